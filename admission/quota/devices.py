@@ -6,10 +6,10 @@ that pods request them by, less what the pod that owns the claim already pays fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from admission.objects import DeviceRequest, DeviceSubRequest, OwnerReference, ResourceClaim
+from admission.objects import NO_META, DeviceRequest, DeviceSubRequest, ObjectMeta, OwnerReference, ResourceClaim
 from admission.quantity import ONE, Quantity
 from admission.quota.names import CLASS_DEVICES, IMPLICIT_EXTENDED, REQUESTS, RESOURCE_CLAIMS, DeviceClasses
 from admission.quota.observed import Observed
@@ -19,11 +19,11 @@ ALL_DEVICES: Final = 32
 """What `allocationMode: All` counts as: the most devices that a claim can hold."""
 EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 
-PaidByPod = Callable[[str, ResourceClaim], ResourceList]
-"""Given the UID of the pod that controls an extended resource claim: what that pod pays for on the claim's behalf."""
+PaidByPod = Callable[[str, ObjectMeta], ResourceList]
+"""Given the UID of the pod that an extended resource claim was made for, and the claim's metadata: what is paid for."""
 
 
-def nothing_paid(_uid: str, _claim: ResourceClaim) -> ResourceList:
+def nothing_paid(_uid: str, _claim: ObjectMeta) -> ResourceList:
     """Where no pods are known."""
     return EMPTY
 
@@ -40,12 +40,27 @@ def observe_resource_claim(claim: ResourceClaim, devices: DeviceClasses, paid_by
         if devices.get(name):
             extended[REQUESTS + devices[name]] = amount
     owner = controlling_pod(claim)
-    paid = paid_by_pod(owner.uid, claim) if owner else EMPTY
+    paid = paid_by_pod(owner.uid, claim.metadata or NO_META) if owner else EMPTY
     for name, amount in extended.items():
         left = amount - paid[name] if name in paid else amount
         if left.nano > 0:
             usage[name] = left
-    return Observed(usage)
+    created = (claim.metadata and claim.metadata.creation_timestamp) or ""
+    return Observed(usage, owner_pod=owner.uid if owner else "", created=created)
+
+
+def paid_for(claim: ObjectMeta, pod: Observed, siblings: Iterable[tuple[str, str]], now: float) -> ResourceList:
+    """What a pod pays for on behalf of an extended resource claim.
+
+    `siblings` are the other extended claims of the pod, as pairs of creation time and name. Only one claim is paid for:
+    the one that the pod's status names or, as long as it names none, the oldest.
+    """
+    name, created = claim.name or "", claim.creation_timestamp or ""
+    if pod.extended_claim:
+        is_paid = pod.extended_claim == name
+    else:
+        is_paid = not any(sibling < (created, name) for sibling in siblings if sibling[1] != name)
+    return pod.usage_at(now) if is_paid else EMPTY
 
 
 def controlling_pod(claim: ResourceClaim) -> OwnerReference | None:

@@ -37,12 +37,17 @@ class Observed(msgspec.Struct, frozen=True):
     """One object as quotas see it.
 
     `facts` is None for kinds that no scope ever matches. `counts_until` is set for a pod that is being deleted: the
-    time (seconds since the epoch) after which only `count/pods` still counts it.
+    time (seconds since the epoch) after which only `count/pods` still counts it. `extended_claim` is the name of the
+    claim made for a pod's extended resources, `owner_pod` the UID of the pod that such a claim was made for, `created`
+    when (RFC 3339); each is empty where it does not apply.
     """
 
     usage: dict[str, Quantity]
     facts: Facts | None = None
     counts_until: float | None = None
+    extended_claim: str = ""
+    owner_pod: str = ""
+    created: str = ""
 
     def usage_at(self, now: float) -> ResourceList:
         """The usage at a time; without names that are no longer counted by then."""

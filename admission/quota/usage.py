@@ -37,7 +37,13 @@ def observe_pod(pod: Pod) -> Observed:
     if not (pod.status and pod.status.phase in _FINISHED):
         usage["pods"] = ONE
         usage.update(_compute_usage(pod))
-    return Observed(usage, pod_facts(pod), _counts_until(pod.metadata))
+    claim = pod.status.extended_resource_claim_status if pod.status else None
+    return Observed(
+        usage,
+        pod_facts(pod),
+        _counts_until(pod.metadata),
+        extended_claim=(claim and claim.resource_claim_name) or "",
+    )
 
 
 def _compute_usage(pod: Pod) -> dict[str, Quantity]:

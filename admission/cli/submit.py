@@ -1,0 +1,8 @@
+"""x"""
+
+import click
+
+
+@click.command()
+def submit() -> None:
+    """x"""

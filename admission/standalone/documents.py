@@ -1,0 +1,114 @@
+"""Reading files of Kubernetes objects: YAML or JSON, several documents a file, lists taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import yaml
+
+from admission.objects import NumberText
+from admission.standalone.errors import PolicyError
+
+SUFFIXES: Final = frozenset((".yaml", ".yml", ".json"))
+
+_decode_json = msgspec.json.Decoder(float_hook=NumberText).decode
+
+
+class Document(NamedTuple):
+    """One object and where it stands: `team.yaml, document 2`."""
+
+    where: str
+    body: dict[str, Any]
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as Kubernetes reads it: times stay texts, and a key may stand only once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        mapping = super().construct_mapping(node, deep=deep)
+        if len(mapping) != len(node.value):
+            seen: set[Any] = set()
+            for key_node, _ in node.value:
+                if key_node.value in seen and key_node.tag != "tag:yaml.org,2002:merge":
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f'the key "{key_node.value}" stands twice', key_node.start_mark
+                    )
+                seen.add(key_node.value)
+        return mapping
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def policy_files(folder: Path) -> Iterator[Path]:
+    """The files under a folder that are read, sorted; hidden ones are not (mounted volumes keep their links there)."""
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue
+        if path.is_dir():
+            yield from policy_files(path)
+        elif path.suffix.lower() in SUFFIXES:
+            yield path
+
+
+def read_documents(path: Path, name: str) -> list[Document]:
+    """The objects of a file; raises PolicyError naming `name`, the document and the place."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise PolicyError(f"{name}: {error.strerror or error}") from None
+    return parse_documents(data, name)
+
+
+def parse_documents(data: bytes, name: str) -> list[Document]:
+    """The objects of a text; raises PolicyError naming `name`, the document and the place."""
+    found: list[Document] = []
+    for number, body in enumerate(_bodies(data, name), start=1):
+        where = f"{name}, document {number}"
+        if body is not None:
+            found += _flatten(Document(where, _expect_mapping(body, where)))
+    return found
+
+
+def _bodies(data: bytes, name: str) -> list[Any]:
+    if data.lstrip()[:1] == b"{":
+        try:
+            return [_decode_json(data)]
+        except (msgspec.MsgspecError, RecursionError):
+            pass  # YAML in flow style, several documents, or broken: the YAML parser says which
+    try:
+        return list(yaml.load_all(data.decode(), _Loader))
+    except UnicodeDecodeError as error:
+        raise PolicyError(f"{name}: expected UTF-8, got byte 0x{data[error.start]:02x} at {error.start}") from None
+    except yaml.YAMLError as error:
+        raise PolicyError(f"{name}{_place(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise PolicyError(f"{name}: {type(error).__name__}: {error}") from None
+
+
+def _place(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f", line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else f": {problem}"
+
+
+def _flatten(document: Document) -> Iterator[Document]:
+    kind, items = document.body.get("kind"), document.body.get("items")
+    if not (isinstance(kind, str) and kind.endswith("List") and isinstance(items, list)):
+        yield document
+        return
+    for index, item in enumerate(items):
+        where = f"{document.where}, items[{index}]"
+        yield from _flatten(Document(where, _expect_mapping(item, where)))
+
+
+def _expect_mapping(body: Any, where: str) -> dict[str, Any]:
+    if not isinstance(body, dict):
+        raise PolicyError(f"{where}: expected an object with apiVersion and kind, got {type(body).__name__}")
+    return body

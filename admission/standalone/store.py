@@ -1,0 +1,159 @@
+"""The standalone store: the policies and the ledger of the pipeline, from files and a state file.
+
+One lock guards the count. It is held while a request is judged, never while a write is waited for: a request is charged
+in memory at once, so that the next is judged on top of it, and answered when its row is durable.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from admission.errors import Denied
+from admission.ledger import Application, Identity
+from admission.limits import LimitPolicy
+from admission.objects import ObjectMeta
+from admission.quota.check import Charge, LimitedResource
+from admission.quota.observe import Surroundings
+from admission.quota.observed import Observed
+from admission.resource_lists import ResourceList
+from admission.standalone.books import NOWHERE, Book
+from admission.standalone.state import MemoryState, Pending, State
+from admission.standalone.world import World
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class QuotaUsage:
+    """A quota as a status would show it: resource names -> printed quantities."""
+
+    hard: dict[str, str]
+    used: dict[str, str]
+
+
+class StandaloneStore:
+    """Implements `Policies` and `Ledger`."""
+
+    def __init__(self, world: World, state: State | None = None, limited: Sequence[LimitedResource] = ()) -> None:
+        self._world = world
+        self._state = state or MemoryState()
+        self._limited = tuple(limited)
+        self._lock = threading.Lock()
+        self._books = {name: Book(namespace, world.devices) for name, namespace in world.namespaces.items()}
+        for row in self._state.rows():
+            self._book(row.identity.namespace).put(row)
+        self.recount()
+
+    # -- policies
+
+    def limit_policies(self, namespace: str) -> Sequence[LimitPolicy]:
+        """The LimitRanges of one namespace, by name."""
+        return self._world.namespaces.get(namespace, NOWHERE).limits
+
+    def adopt(self, world: World) -> None:
+        """Put what the files say now in force, and recount."""
+        with self._lock:
+            self._world = world
+            for name in {*self._books, *world.namespaces}:
+                self._book(name).adopt(world.namespaces.get(name, NOWHERE), world.devices)
+            self._recount_locked()
+
+    # -- ledger
+
+    def surroundings(self, namespace: str) -> Surroundings:
+        """What decides an object's usage beside the object itself."""
+
+        def paid_by_pod(uid: str, claim: ObjectMeta) -> ResourceList:
+            with self._lock:
+                return self._book(namespace).paid_by_pod(uid, claim, time.time())
+
+        return Surroundings(self._world.devices, paid_by_pod)
+
+    def reserve(self, application: Application) -> Sequence[Charge]:
+        """Judge, charge and record; raises Denied. What is returned survives a crash."""
+        namespace = application.identity.namespace
+        with self._lock:
+            book = self._book(namespace)
+            before = book.entry(application.identity)
+            charges, row = book.reserve(application, self._limited)
+            if row is None:
+                return charges
+            pending = self._state.write(row)
+        if not self._is_recorded(pending, application.deadline):
+            with self._lock:
+                undo = book.restore(row.identity.uid, before)
+                if undo is not None:
+                    self._state.write(undo)
+                book.recount(time.time())
+            raise Denied(
+                "the use of quotas could not be recorded in time: nothing was admitted, try again",
+                reason="not-recorded",
+            )
+        return charges
+
+    def renew(self, identity: Identity, new: Observed, old: Observed | None, deadline: float) -> None:
+        """Take note of a change that quotas do not judge."""
+        with self._lock:
+            pending = self._state.write(self._book(identity.namespace).renew(identity, new, old))
+        self._is_recorded(pending, deadline)
+
+    def release(self, identity: Identity, old: Observed, deadline: float) -> None:
+        """Give back what a deleted object used."""
+        with self._lock:
+            book = self._book(identity.namespace)
+            written = [self._state.write(row) for row in book.release(identity, old)]
+            book.recount(time.time())
+        for pending in written:
+            self._is_recorded(pending, deadline)
+
+    def recount(self) -> None:
+        """Set what is used to what exists."""
+        with self._lock:
+            self._recount_locked()
+
+    def usage(self, namespace: str | None = None) -> dict[str, dict[str, QuotaUsage]]:
+        """Namespace -> quota name -> hard and used; of one namespace where it is named."""
+        with self._lock:
+            if namespace is None:
+                found = {name: book.usage() for name, book in sorted(self._books.items())}
+            else:
+                found = {namespace: self._books[namespace].usage()} if namespace in self._books else {}
+        return {
+            name: {quota: QuotaUsage(_printed(policy.hard), _printed(used)) for quota, (policy, used) in quotas.items()}
+            for name, quotas in found.items()
+        }
+
+    def close(self) -> None:
+        """Finish the writes under way."""
+        self._state.close()
+
+    def _book(self, namespace: str) -> Book:
+        book = self._books.get(namespace)
+        if book is None:
+            book = self._books[namespace] = Book(NOWHERE, self._world.devices)
+        return book
+
+    def _recount_locked(self) -> None:
+        now = time.time()
+        for book in self._books.values():
+            book.recount(now)
+        self._books = {
+            name: book for name, book in self._books.items() if name in self._world.namespaces or not book.is_empty()
+        }
+
+    def _is_recorded(self, pending: Pending, deadline: float) -> bool:
+        if not pending.wait(deadline - time.monotonic()):
+            log.error("the state file could not be written in time")
+            return False
+        if pending.error:
+            log.error("the state file could not be written: %s", pending.error)
+            return False
+        return True
+
+
+def _printed(amounts: ResourceList) -> dict[str, str]:
+    return {name: str(amounts[name]) for name in sorted(amounts)}

@@ -1,0 +1,143 @@
+"""What the files of a folder say, put together: policies by namespace, and the objects that exist."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from admission.ledger import Identity
+from admission.limits import LimitPolicy
+from admission.objects import ObjectMeta, Pod, ResourceClaim
+from admission.quota.devices import controlling_pod, paid_for
+from admission.quota.names import DeviceClasses
+from admission.quota.observe import Surroundings, observe
+from admission.quota.observed import Observed
+from admission.resource_lists import EMPTY, ResourceList
+from admission.standalone.documents import policy_files
+from admission.standalone.errors import PolicyError
+from admission.standalone.parts import CustomResources, FilePart, FoundObject, QuotaSource, read_part
+
+Fingerprint = tuple[int, int, int, int]
+"""Times of change (of content and of the inode, nanoseconds), size (bytes) and inode: others mean another content."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileObject:
+    """An object of a file. Where the file gives no UID, `identity.uid` stands for it and `has_uid` is False."""
+
+    identity: Identity
+    observed: Observed
+    has_uid: bool
+
+
+@dataclass
+class NamespaceWorld:
+    """What the files say about one namespace; policies and quotas are sorted by name."""
+
+    limits: tuple[LimitPolicy, ...] = ()
+    quotas: tuple[QuotaSource, ...] = ()
+    objects: list[FileObject] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class World:
+    """What the files say."""
+
+    namespaces: Mapping[str, NamespaceWorld]
+    devices: DeviceClasses
+    priority_classes: frozenset[str]
+    doubts: tuple[str, ...]
+
+
+class Folder:
+    """A folder of policies. It remembers what it read of each file, so that only changed files are read again."""
+
+    def __init__(self, root: Path) -> None:
+        if not root.is_dir():
+            raise PolicyError(f"{root}: expected a folder with YAML or JSON files")
+        self._root = root
+        self._parts: dict[Path, tuple[Fingerprint, FilePart]] = {}
+        self._custom: CustomResources = {}
+
+    def fingerprints(self) -> dict[Path, Fingerprint]:
+        """The files as they are now, unread."""
+        found = {}
+        try:
+            for path in policy_files(self._root):
+                try:
+                    stat = path.stat()
+                except FileNotFoundError:  # removed since it was listed
+                    continue
+                found[path] = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino)
+        except OSError as error:
+            raise PolicyError(f"{error.filename or self._root}: {error.strerror or error}") from None
+        return found
+
+    def load(self, files: Mapping[Path, Fingerprint]) -> World:
+        """The world of these files; raises PolicyError for the first that cannot be used."""
+        parts = {}
+        custom = dict(self._custom)
+        for path, fingerprint in files.items():
+            known = self._parts.get(path)
+            if known is None or known[0] != fingerprint:
+                known = (fingerprint, read_part(path, str(path.relative_to(self._root)), custom))
+            parts[path] = known
+        world = build_world([part for _, part in parts.values()])
+        self._parts, self._custom = parts, custom
+        return world
+
+
+def build_world(parts: Iterable[FilePart], now: float | None = None) -> World:
+    """Put files together; raises PolicyError where a policy or an object stands twice."""
+    parts = list(parts)
+    devices = {name: extended for part in parts for name, extended in part.device_classes.items()}
+    namespaces: dict[str, NamespaceWorld] = {name: NamespaceWorld() for part in parts for name in part.namespaces}
+    _refuse_twice(parts)
+    for part in parts:
+        for _, namespace, limits in part.limit_ranges:
+            world = namespaces.setdefault(namespace, NamespaceWorld())
+            world.limits = tuple(sorted((*world.limits, limits), key=lambda policy: policy.name))
+        for _, namespace, quota in part.quotas:
+            world = namespaces.setdefault(namespace, NamespaceWorld())
+            world.quotas = tuple(sorted((*world.quotas, quota), key=lambda source: source.policy.name))
+    _add_objects(namespaces, [found for part in parts for found in part.objects], devices, now or time.time())
+    priority_classes = frozenset(name for part in parts for name in part.priority_classes)
+    return World(namespaces, devices, priority_classes, tuple(doubt for part in parts for doubt in part.doubts))
+
+
+def _refuse_twice(parts: Iterable[FilePart]) -> None:
+    seen: dict[tuple[str, str, str], str] = {}
+    for part in parts:
+        for where, kind, namespace, name in (
+            *((where, "LimitRange", namespace, policy.name) for where, namespace, policy in part.limit_ranges),
+            *((found.where, found.kind, found.namespace, found.name) for found in part.objects),
+        ):
+            first = seen.setdefault((kind, namespace, name), where)
+            if first is not where:
+                raise PolicyError(f"{where}: {kind} {namespace}/{name} stands twice, first in {first}")
+
+
+def _add_objects(
+    namespaces: dict[str, NamespaceWorld], found: list[FoundObject], devices: DeviceClasses, now: float
+) -> None:
+    pods: dict[str, Observed] = {}
+    claims: dict[str, list[tuple[str, str]]] = {}
+    for item in found:
+        if isinstance(item.counted, Pod) and item.uid:
+            pods[item.uid] = observe(item.kind, item.counted, Surroundings(devices))
+        elif isinstance(item.counted, ResourceClaim) and (owner := controlling_pod(item.counted)):
+            created = (item.counted.metadata and item.counted.metadata.creation_timestamp) or ""
+            claims.setdefault(owner.uid, []).append((created, item.name))
+
+    def paid_by_pod(uid: str, claim: ObjectMeta) -> ResourceList:
+        return paid_for(claim, pods[uid], claims.get(uid, ()), now) if uid in pods else EMPTY
+
+    surroundings = Surroundings(devices, paid_by_pod)
+    for item in found:
+        identity = Identity(item.namespace, item.kind, item.name, item.uid or f"file:{item.kind}/{item.name}")
+        observed = observe(item.kind, item.counted, surroundings)
+        namespaces.setdefault(item.namespace, NamespaceWorld()).objects.append(
+            FileObject(identity, observed, bool(item.uid))
+        )

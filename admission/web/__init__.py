@@ -1,0 +1,1 @@
+"""The webhook over HTTPS, and what operators look at over HTTP: Flask on gunicorn."""

@@ -1,0 +1,160 @@
+"""gunicorn around the Flask applications: one worker process, a few threads, TLS, an admin port beside it.
+
+One worker, because then a server has one cache, one count and one registry of metrics; more come from more replicas.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from flask import Flask
+from gunicorn.app.base import BaseApplication
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+
+from admission.web.tls import ServingCertificate
+
+log = logging.getLogger(__name__)
+
+DRAIN_SECONDS: Final = 25
+"""How long requests under way may take after SIGTERM."""
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class Service(Protocol):
+    """What a worker serves. It is made in the worker process, so that threads and files belong to it."""
+
+    webhook: Flask
+    admin: Flask
+
+    def drain(self) -> None:
+        """Say that the server is about to end: not ready any more."""
+
+    def stop(self) -> None:
+        """Finish what is under way."""
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where and how to listen. `admin` is bound already, so that a taken port is an error of the start."""
+
+    bind: str
+    admin: socket.socket
+    certificate: ServingCertificate
+    threads: int
+    keepalive_seconds: int
+
+
+class Server(BaseApplication):
+    """Runs a service until SIGTERM or SIGINT."""
+
+    def __init__(self, listening: Listening, make_service: Callable[[], Service]) -> None:
+        self._listening = listening
+        self._make_service = make_service
+        self._service: Service | None = None
+        self._admin_server: BaseWSGIServer | None = None
+        super().__init__()
+
+    def load_config(self) -> None:
+        """gunicorn's settings."""
+        settings: dict[str, Any] = {
+            "bind": [self._listening.bind],
+            "worker_class": "gthread",
+            "workers": 1,
+            "threads": self._listening.threads,
+            "keepalive": self._listening.keepalive_seconds,
+            "graceful_timeout": DRAIN_SECONDS,
+            "worker_connections": 2000,
+            "backlog": 1024,
+            # gunicorn turns TLS on where a file is named; the hook below says how.
+            "certfile": str(self._listening.certificate.path),
+            "ssl_context": lambda _config, _default: self._listening.certificate.context(),
+            "http_protocols": "h1",
+            "control_socket_disable": True,
+            "worker_tmp_dir": "/dev/shm" if os.path.isdir("/dev/shm") else None,  # noqa: S108
+            "accesslog": None,
+            "loglevel": "warning",
+            "proc_name": "quota-admission",
+            "post_fork": lambda _arbiter, _worker: _die_with_parent(),
+            "worker_exit": lambda _arbiter, _worker: self._stop(),
+        }
+        for name, value in settings.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Any:
+        """Called once in the worker process: make the service and start the admin port."""
+        self._service = self._make_service()
+        self._admin_server = _serve_admin(self._listening.admin, self._service.admin)
+        return self._service.webhook
+
+    def run(self) -> None:
+        """Serve; ends the process."""
+        _quiet_stalled_clients()
+        super().run()
+
+    def _stop(self) -> None:
+        if self._admin_server is not None:
+            self._admin_server.shutdown()
+        if self._service is not None:
+            self._service.stop()
+
+
+class _AdminHandler(WSGIRequestHandler):
+    """HTTP/1.1 with a time limit, and no access log."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = 10
+
+    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - the base names it so
+        """Nothing."""
+
+
+def _serve_admin(listener: socket.socket, app: Flask) -> BaseWSGIServer:
+    host, port = listener.getsockname()[:2]
+    server = make_server(host, port, app, threaded=True, request_handler=_AdminHandler, fd=os.dup(listener.fileno()))
+    threading.Thread(target=server.serve_forever, name="admin", daemon=True).start()
+    return server
+
+
+def listen(address: str) -> socket.socket:
+    """A listening socket for `HOST:PORT` (`[::1]:8080` for IPv6); raises OSError or ValueError."""
+    host, port = split_address(address)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=128)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """`HOST:PORT` as a pair; raises ValueError with what was expected."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"expected HOST:PORT, got {address!r}")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def _die_with_parent() -> None:
+    """A worker whose parent was killed must not keep port and state file: on Linux it ends with it."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class _StalledClients(logging.Filter):
+    """Clients that stall or vanish are no news, and gunicorn would print a traceback for each."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, TimeoutError | ConnectionError)
+
+
+def _quiet_stalled_clients() -> None:
+    logging.getLogger("gunicorn.error").addFilter(_StalledClients())
