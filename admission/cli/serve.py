@@ -23,7 +23,7 @@ from admission.standalone.world import Folder
 from admission.web.server import Listening, Server, listen, split_address
 from admission.web.service import Loaded, StandaloneService
 from admission.web.tls import ServingCertificate
-from certs import CertsError, ensure
+from certs import CertsError, FolderError, ensure, load_pair
 
 log = logging.getLogger(__name__)
 
@@ -161,7 +161,11 @@ def _certificate(folder: Path, bind: str, extra: tuple[str, ...]) -> tuple[Servi
         except CertsError as error:
             log.error("certificate not renewed: %s", error)  # noqa: TRY400
 
-    bring_in_order()
+    try:
+        bring_in_order()
+    except FolderError as error:
+        load_pair(folder)  # a pair that works is good enough to start with, whatever else cannot be written
+        log.warning("certificate: %s", error)
     return ServingCertificate(folder / "tls.crt", folder / "tls.key"), renew
 
 

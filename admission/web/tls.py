@@ -6,11 +6,12 @@ import logging
 import ssl
 import threading
 import time
-from datetime import UTC
 from pathlib import Path
 from typing import Any, Final
 
 from cryptography import x509
+
+from certs import CertsError, reading
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class ServingCertificate:
             self._fingerprint = fingerprint
             try:
                 self._context, self.expires_at = self._load()
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, CertsError) as error:
                 self.problem = f"{self._certificate.name} and {self._key.name} cannot be loaded: {_short(error)}"
                 log.error("certificate not reloaded, the last good pair stays in use: %s", self.problem)  # noqa: TRY400
             else:
@@ -74,9 +75,10 @@ class ServingCertificate:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.sslsocket_class = PatientSocket
         context.set_alpn_protocols(["http/1.1"])
-        context.load_cert_chain(self._certificate, self._key)
-        leaf = x509.load_pem_x509_certificate(self._certificate.read_bytes())
-        return context, leaf.not_valid_after_utc.astimezone(UTC).timestamp()
+        with reading(self._certificate.parent):  # not while the pair is being replaced
+            context.load_cert_chain(self._certificate, self._key)
+            leaf = x509.load_pem_x509_certificate(self._certificate.read_bytes())
+        return context, leaf.not_valid_after_utc.timestamp()
 
     def _fingerprint_now(self) -> Any:
         try:
