@@ -14,8 +14,7 @@ The rules, whatever the ledger is made of:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from admission.objects import Pod
 from admission.quantity import Quantity
@@ -26,8 +25,7 @@ from admission.quota.policy import QuotaPolicy
 from admission.resource_lists import EMPTY, ResourceList, max_into
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(NamedTuple):
     """One object. `uid` is its own, or one that stands for it where the caller gave none."""
 
     namespace: str
@@ -36,8 +34,7 @@ class Identity:
     uid: str
 
 
-@dataclass(frozen=True)
-class Application:
+class Application(NamedTuple):
     """A request for room in the quotas of a namespace.
 
     `old` is None at creation. `deadline` is a time of the monotonic clock, `now` one of the wall clock, in seconds.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -38,8 +38,7 @@ class Policies(Protocol):
         """Those of one namespace, by name."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """What the API server is told. `reason` is empty where allowed, else the short word of the refusal."""
 
     uid: str

@@ -39,6 +39,7 @@ _EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]+)")
 
 _MAX_INT64: Final = 2**63 - 1
 _MILLI_GUARD: Final = _MAX_INT64 // 1000
+_KIBI: Final = 1024 * 10**9
 _WRAPPING_SHIFTS: Final = frozenset((1, 2, 3, 6, 9))
 _CACHED_TEXT: Final = 24
 """Texts up to this length are remembered: longer ones are rare, and must not be able to fill the memory."""
@@ -58,6 +59,14 @@ def _divide_away(number: int, divisor: int) -> int:
     return -(-number // divisor) if number >= 0 else number // divisor
 
 
+class _Views(NamedTuple):
+    """The 64-bit views of a quantity, and whether the first is small enough for the second to be used."""
+
+    value: int
+    milli: int
+    fits_milli: bool
+
+
 class Quantity:
     """An immutable quantity; compares by number alone, whatever its format (`1Gi == 1073741824`).
 
@@ -65,7 +74,7 @@ class Quantity:
     times 10^scale, or a big decimal), which only the overflowing views `value` and `milli_value` can tell apart.
     """
 
-    __slots__ = ("_milli", "_text", "_value", "format", "nano", "scale", "wide")
+    __slots__ = ("_text", "_views", "format", "nano", "scale", "wide")
 
     format: Format
     nano: int
@@ -80,8 +89,7 @@ class Quantity:
         self.scale = scale
         self.wide = wide
         self._text = text
-        self._value: int | None = None
-        self._milli: int | None = None
+        self._views: _Views | None = None
 
     @classmethod
     def parse(cls, text: str) -> Quantity:
@@ -129,6 +137,10 @@ class Quantity:
     # -- arithmetic: exact; the result prints canonically
 
     def __add__(self, other: Quantity) -> Quantity:
+        if self.scale == other.scale and self.nano and not (self.wide or other.wide):
+            nano = self.nano + other.nano
+            if -_ALWAYS_ROOM < nano < _ALWAYS_ROOM:  # the usual case, spelt out for speed
+                return Quantity(nano, self.format, scale=self.scale)
         return self._combine(other, other.nano)
 
     def __sub__(self, other: Quantity) -> Quantity:
@@ -142,10 +154,18 @@ class Quantity:
             return Quantity(nano, fmt, wide=True)
         if not term:
             return Quantity(nano, fmt, scale=self.scale)
-        scale = other.scale if not self.nano else min(self.scale, other.scale)
-        room = _int64_room(scale)
+        scale = other.scale if not self.nano or other.scale < self.scale else self.scale
+        room = _INT64_ROOM.get(scale) or _int64_room(scale)
         wide = not (-room <= nano <= room and -room <= self.nano <= room and -room <= term <= room)
         return Quantity(nano, fmt, scale=scale, wide=wide)
+
+    def stored(self) -> Quantity:
+        """What comes back where it is written and read again: the format may be another, the number is not."""
+        if self.format == DECIMAL_SI:
+            return self
+        if self.format == BINARY_SI and self.nano % _KIBI == 0:
+            return self
+        return Quantity.parse(str(self))
 
     def __neg__(self) -> Quantity:
         return Quantity(-self.nano, self.format, scale=self.scale, wide=self.wide)
@@ -162,15 +182,16 @@ class Quantity:
 
     def value(self) -> int:
         """The number rounded away from zero to an integer, with the original's 64-bit overflow."""
-        if self._value is None:
-            self._value = self._scaled(0)
-        return self._value
+        return (self._views or self._look()).value
 
     def milli_value(self) -> int:
         """The number in thousandths, rounded away from zero, with the original's 64-bit overflow."""
-        if self._milli is None:
-            self._milli = self._scaled(-3)
-        return self._milli
+        return (self._views or self._look()).milli
+
+    def _look(self) -> _Views:
+        value = self._scaled(0)
+        self._views = views = _Views(value, self._scaled(-3), value <= _MILLI_GUARD)
+        return views
 
     def _scaled(self, target: int) -> int:
         unit = 10 ** (9 + target)
@@ -190,26 +211,29 @@ UNFORMATTED_ZERO: Final = Quantity(0, "", scale=0)
 """What JSON `null` decodes to."""
 
 
-def comparable(*quantities: Quantity) -> list[int]:
+def comparable(request: Quantity, limit: Quantity, bound: Quantity) -> tuple[int, int, int]:
     """The numbers by which LimitRange compares: thousandths where all are small enough for that, else integers.
 
     Source: Kubernetes 1.36, LimitRanger (limits are compared as 64-bit integers).
     """
-    values = [quantity.value() for quantity in quantities]
-    if max(values) <= _MILLI_GUARD:
-        return [quantity.milli_value() for quantity in quantities]
-    return values
+    views = (request._views or request._look(), limit._views or limit._look(), bound._views or bound._look())
+    if views[0].fits_milli and views[1].fits_milli and views[2].fits_milli:
+        return views[0].milli, views[1].milli, views[2].milli
+    return views[0].value, views[1].value, views[2].value
 
 
 def value_fits_milli(quantity: Quantity) -> bool:
     """Whether the integer view is small enough to be used in thousandths."""
-    return quantity.value() <= _MILLI_GUARD
+    return (quantity._views or quantity._look()).fits_milli
 
 
-@lru_cache(maxsize=64)
 def _int64_room(scale: int) -> int:
     """The largest number of 10^-9 that a 64-bit integer times 10^scale can hold."""
     return int(_MAX_INT64 * 10 ** (scale + 9))
+
+
+_ALWAYS_ROOM: Final = _int64_room(-9)
+_INT64_ROOM: Final = {scale: _int64_room(scale) for scale in range(-9, 19)}
 
 
 def _canonical(nano: int, fmt: Format) -> str:

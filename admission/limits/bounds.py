@@ -6,8 +6,7 @@ All bounds of the first LimitRange that is broken are reported together; a Limit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from admission.errors import Denied
 from admission.limits.defaults import ANNOTATION
@@ -18,8 +17,7 @@ from admission.quantity import ZERO, Quantity, comparable, value_fits_milli
 from admission.resource_lists import EMPTY, ResourceList
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(NamedTuple):
     """Something that bounds apply to: one container, or the pod or claim as a whole. `where` names it for people."""
 
     where: str
@@ -66,8 +64,8 @@ def check_volume_claim(claim: VolumeClaim, policies: Iterable[LimitPolicy]) -> N
             for bounds in policy.bounds
             if bounds.kind == VOLUME_CLAIM
             for violation in (
-                *_each(_minimum, bounds.minimum, bounds.kind, subject),
-                *_each(_claim_maximum, bounds.maximum, bounds.kind, subject),
+                *_each(MINIMUM, bounds.minimum, bounds.kind, subject),
+                *_each(CLAIM_MAXIMUM, bounds.maximum, bounds.kind, subject),
             )
         ]
         if violations:
@@ -96,90 +94,82 @@ def _pod_subjects(pod: Pod, kind: str, known: dict[str, list[Subject]]) -> list[
 
 
 def _violations(bounds: BoundSet, subject: Subject) -> Iterator[Violation]:
-    yield from _each(_minimum, bounds.minimum, bounds.kind, subject)
-    yield from _each(_maximum, bounds.maximum, bounds.kind, subject)
-    yield from _each(_ratio, bounds.ratio, bounds.kind, subject)
-
-
-class _Case(NamedTuple):
-    """One bound against one subject."""
-
-    name: str
-    kind: str
-    bound: Quantity
-    request: Quantity | None
-    limit: Quantity | None
-
-    def numbers(self) -> list[int]:
-        """Request, limit and bound as the numbers that are compared; what is absent counts as 0."""
-        return comparable(
-            ZERO if self.request is None else self.request, ZERO if self.limit is None else self.limit, self.bound
-        )
+    for bound, amounts in ((MINIMUM, bounds.minimum), (MAXIMUM, bounds.maximum), (RATIO, bounds.ratio)):
+        if amounts:
+            yield from _each(bound, amounts, bounds.kind, subject)
 
 
 _Broken = tuple[str, Quantity | None]
-"""The text, and the amount at fault."""
-_Check = Callable[[_Case], "_Broken | None"]
+"""The end of the text, and the amount at fault."""
+_Check = Callable[[Quantity, Quantity | None, Quantity | None], "_Broken | None"]
+"""A bound against a request and a limit, each None where it is not stated."""
 
 
-def _each(check: _Check, bounds: Iterable[tuple[str, Quantity]], kind: str, subject: Subject) -> Iterator[Violation]:
-    for name, bound in bounds:
-        broken = check(_Case(name, kind, bound, subject.requests.get(name), subject.limits.get(name)))
+class _Bound(NamedTuple):
+    """A way to break a bound, and how the text about it begins."""
+
+    check: _Check
+    beginning: str
+
+
+def _each(bound: _Bound, bounds: Iterable[tuple[str, Quantity]], kind: str, subject: Subject) -> Iterator[Violation]:
+    for name, amount in bounds:
+        broken = bound.check(amount, subject.requests.get(name), subject.limits.get(name))
         if broken:
-            yield Violation(broken[0], subject.where, name, broken[1])
+            ending, fault = broken
+            yield Violation(f"{bound.beginning.format(name, kind)} is {amount}{ending}", subject.where, name, fault)
 
 
-def _minimum(case: _Case) -> _Broken | None:
-    if case.request is None:
-        return _bound("minimum", case, ".  No request is specified", None)
-    request, limit, bound = case.numbers()
-    if request < bound:
-        return _bound("minimum", case, ", but request is", case.request)
-    if case.limit is not None and limit < bound:
-        return _bound("minimum", case, ", but limit is", case.limit)
+def _numbers(bound: Quantity, request: Quantity | None, limit: Quantity | None) -> tuple[int, int, int]:
+    """Request, limit and bound as the numbers that are compared; what is not stated counts as 0."""
+    return comparable(ZERO if request is None else request, ZERO if limit is None else limit, bound)
+
+
+def _minimum(bound: Quantity, request: Quantity | None, limit: Quantity | None) -> _Broken | None:
+    if request is None:
+        return ".  No request is specified", None
+    request_number, limit_number, least = _numbers(bound, request, limit)
+    if request_number < least:
+        return f", but request is {request}", request
+    if limit is not None and limit_number < least:
+        return f", but limit is {limit}", limit
     return None
 
 
-def _maximum(case: _Case) -> _Broken | None:
-    if case.limit is None:
-        return _bound("maximum", case, ".  No limit is specified", None)
-    request, limit, bound = case.numbers()
-    if limit > bound:
-        return _bound("maximum", case, ", but limit is", case.limit)
-    if case.request is not None and request > bound:
-        return _bound("maximum", case, ", but request is", case.request)
+def _maximum(bound: Quantity, request: Quantity | None, limit: Quantity | None) -> _Broken | None:
+    if limit is None:
+        return ".  No limit is specified", None
+    request_number, limit_number, most = _numbers(bound, request, limit)
+    if limit_number > most:
+        return f", but limit is {limit}", limit
+    if request is not None and request_number > most:
+        return f", but request is {request}", request
     return None
 
 
-def _claim_maximum(case: _Case) -> _Broken | None:
-    if case.request is None:
-        return _bound("maximum", case, ".  No request is specified", None)
-    request, _, bound = case.numbers()
-    return _bound("maximum", case, ", but request is", case.request) if request > bound else None
+def _claim_maximum(bound: Quantity, request: Quantity | None, limit: Quantity | None) -> _Broken | None:
+    if request is None:
+        return ".  No request is specified", None
+    request_number, _, most = _numbers(bound, request, limit)
+    return (f", but request is {request}", request) if request_number > most else None
 
 
-def _bound(which: str, case: _Case, ending: str, amount: Quantity | None) -> _Broken:
-    found = "" if amount is None else f" {amount}"
-    return f"{which} {case.name} usage per {case.kind} is {case.bound}{ending}{found}", amount
-
-
-def _ratio(case: _Case) -> _Broken | None:
-    request, limit, _ = case.numbers()
-    if not request:
-        return _ratio_broken(case, "no request is specified or request is 0")
-    if not limit:
-        return _ratio_broken(case, "no limit is specified or limit is 0")
+def _ratio(bound: Quantity, request: Quantity | None, limit: Quantity | None) -> _Broken | None:
+    request_number, limit_number, _ = _numbers(bound, request, limit)
+    if not request_number:
+        return ", but no request is specified or request is 0", request
+    if not limit_number:
+        return ", but no limit is specified or limit is 0", limit
     # Doubles, not exact numbers: the original decides by them, rounding included.
-    ratio = float(limit) / float(request)
-    if value_fits_milli(case.bound):
-        exceeded = ratio * 1000 > float(case.bound.milli_value())
-    else:
-        exceeded = ratio > float(case.bound.value())
-    return _ratio_broken(case, f"provided ratio is {ratio:f}") if exceeded else None
+    ratio = float(limit_number) / float(request_number)
+    scaled, most = (ratio * 1000, bound.milli_value()) if value_fits_milli(bound) else (ratio, bound.value())
+    return (f", but provided ratio is {ratio:f}", limit) if scaled > float(most) else None
 
 
-def _ratio_broken(case: _Case, ending: str) -> _Broken:
-    return f"{case.name} max limit to request ratio per {case.kind} is {case.bound}, but {ending}", case.limit
+MINIMUM: Final = _Bound(_minimum, "minimum {} usage per {}")
+MAXIMUM: Final = _Bound(_maximum, "maximum {} usage per {}")
+CLAIM_MAXIMUM: Final = _Bound(_claim_maximum, "maximum {} usage per {}")
+RATIO: Final = _Bound(_ratio, "{} max limit to request ratio per {}")
 
 
 def _defaulted_amounts(pod: Pod, policies: Iterable[LimitPolicy]) -> dict[tuple[str, Quantity], str]:

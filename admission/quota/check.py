@@ -39,8 +39,7 @@ class Use(NamedTuple):
     facts: Facts | None
 
 
-@dataclass(frozen=True)
-class QuotaRequest:
+class QuotaRequest(NamedTuple):
     """A request as quotas see it.
 
     `old` is the object before an update, None at creation. `pod` is the new object where it is a pod, for the duty to
@@ -62,8 +61,7 @@ class Charge(NamedTuple):
     used: ResourceList
 
 
-@dataclass(frozen=True)
-class _Interest:
+class _Interest(NamedTuple):
     """A quota that the request must fit in."""
 
     state: QuotaState
@@ -120,9 +118,10 @@ def _interest(state: QuotaState, request: QuotaRequest, devices: DeviceClasses) 
 
 
 def _refuse_negative(usage: ResourceList) -> None:
-    negative = sorted(name for name, amount in usage.items() if amount.nano < 0)
+    negative = [name for name, amount in usage.items() if amount.nano < 0]
     if negative:
-        raise Denied(f"quota usage is negative for resource(s): {','.join(negative)}", reason="negative-usage")
+        text = f"quota usage is negative for resource(s): {','.join(sorted(negative))}"
+        raise Denied(text, reason="negative-usage")
 
 
 def _positive(usage: ResourceList) -> ResourceList:
@@ -181,15 +180,19 @@ def _fit(state: QuotaState, request: QuotaRequest, delta: ResourceList, held: Re
         added = _positive(request.new.usage)
     else:
         added = delta
-    requested = restricted(added, [name for name in policy.hard if name in added])
-    if not requested:
-        return None
-    after = {name: used[name] + amount if name in used else amount for name, amount in requested.items()}
-    if request.enforced:
-        exceeded = [name for name, amount in after.items() if amount.nano > policy.hard[name].nano]
-        if exceeded:
-            raise _exceeded(state, requested, exceeded)
-    return Charge(policy, requested, after)
+    requested, after, exceeded = {}, {}, []
+    for name, amount in added.items():
+        hard = policy.hard.get(name)
+        if hard is None:
+            continue
+        before = used.get(name)
+        total = amount if before is None else before + amount
+        requested[name], after[name] = amount, total
+        if total.nano > hard.nano:
+            exceeded.append(name)
+    if exceeded and request.enforced:
+        raise _exceeded(state, requested, exceeded)
+    return Charge(policy, requested, after) if requested else None
 
 
 def _exceeded(state: QuotaState, requested: ResourceList, names: Sequence[str]) -> Denied:

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from admission.objects import ResourceQuota
 from admission.quantity import Quantity
+from admission.quota.must_specify import Duty, duties
 from admission.quota.names import RESOURCE_CLAIMS, DeviceClasses, answers
 from admission.quota.observed import Facts
 from admission.quota.scopes import Scope, scopes_of
 from admission.resource_lists import ResourceList
-
-MUST_SPECIFY: Final = frozenset(
-    ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"),
-)
-"""Names that every container of a pod must state where a quota limits them."""
 
 
 class KindNames(NamedTuple):
     """The names of a quota that one kind of object answers to, and those of them that containers must state."""
 
     names: tuple[str, ...]
-    required: tuple[str, ...]
+    required: tuple[Duty, ...]
 
 
 class QuotaPolicy:
@@ -47,7 +43,7 @@ class QuotaPolicy:
 
     def _select(self, kind: str, devices: DeviceClasses) -> KindNames:
         names = tuple(sorted(name for name in self.hard if answers(kind, name, devices)))
-        return KindNames(names, tuple(name for name in names if name in MUST_SPECIFY))
+        return KindNames(names, duties(names))
 
     def applies_to(self, facts: Facts | None) -> bool:
         """Whether all scopes match."""

@@ -15,7 +15,7 @@ from admission.quota.devices import paid_for
 from admission.quota.names import RESOURCE_CLAIMS, DeviceClasses, kinds_named
 from admission.quota.observed import Observed
 from admission.quota.policy import QuotaPolicy, QuotaState
-from admission.resource_lists import EMPTY, ResourceList, max_into
+from admission.resource_lists import EMPTY, ResourceList, add_into
 from admission.standalone.parts import QuotaSource
 from admission.standalone.state import Row
 from admission.standalone.world import FileObject, NamespaceWorld
@@ -114,17 +114,16 @@ class Book:
         for charge in charges:
             used = self._used[charge.policy.name]
             for name, amount in charge.used.items():
-                used[name] = Quantity.parse(str(amount))  # as it would come back from where it is stored
+                used[name] = amount.stored()
         row = Row(
             entry.row.identity if entry else application.identity,
             application.new,
             entry.row.covered if entry else self._covered(application.identity, application.old),
         )
-        charged: dict[str, ResourceList] = {}
-        for source in self._sources:
-            amounts: dict[str, Quantity] = dict((held or {}).get(source.policy.name, EMPTY))
-            max_into(amounts, share(source.policy, request.new))
-            charged[source.policy.name] = amounts
+        charged = dict(held or {})
+        for charge in charges:
+            before = charged.get(charge.policy.name)
+            charged[charge.policy.name] = charge.amounts if before is None else _sum(before, charge.amounts)
         self._entries[row.identity.uid] = _Entry(row, charged)
         return charges, row
 
@@ -237,9 +236,14 @@ class Book:
         used = self._used[quota]
         # A number that is right keeps the form it is printed in.
         self._used[quota] = {
-            name: used[name] if used.get(name) == amount else Quantity.parse(str(amount))
-            for name, amount in counted.items()
+            name: used[name] if used.get(name) == amount else amount.stored() for name, amount in counted.items()
         }
+
+
+def _sum(left: ResourceList, right: ResourceList) -> ResourceList:
+    total = dict(left)
+    add_into(total, right)
+    return total
 
 
 def _add_known(total: dict[str, Quantity], amounts: ResourceList, sign: int) -> None:

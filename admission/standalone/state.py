@@ -67,6 +67,10 @@ class Pending:
         return self._done.wait(max(0.0, seconds))
 
 
+_DONE: Final = Pending()
+_DONE.finish()
+
+
 class State(Protocol):
     """Where rows are kept."""
 
@@ -89,9 +93,7 @@ class MemoryState:
 
     def write(self, row: Row) -> Pending:
         """Done at once."""
-        pending = Pending()
-        pending.finish()
-        return pending
+        return _DONE
 
     def close(self) -> None:
         """Nothing is under way."""

@@ -1,0 +1,1 @@
+"""Benchmarks: they print figures with their spread, and keep nothing."""
