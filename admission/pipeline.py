@@ -51,28 +51,25 @@ class Answer(NamedTuple):
 
 @dataclass
 class Call:
-    """One review on its way through the steps. `now` is wall-clock time, `deadline` monotonic, both in seconds."""
+    """One review on its way through the steps. `now` is wall-clock time, `deadline` monotonic, both in seconds.
+
+    `kind` is as in `count/<kind>` (`pods`, `deployments.apps`), `sub_resource` is empty for the object itself,
+    `namespace` for what has none.
+    """
 
     request: AdmissionRequest
     now: float
     deadline: float
     warnings: list[str] = field(default_factory=list)
     patch: list[Operation] = field(default_factory=list)
+    kind: str = field(init=False)
+    sub_resource: str = field(init=False)
+    namespace: str = field(init=False)
 
-    @property
-    def kind(self) -> str:
-        """`pods`, `deployments.apps`."""
-        return self.request.resource.name
-
-    @property
-    def sub_resource(self) -> str:
-        """`resize`, `status`; empty for the object itself."""
-        return self.request.sub_resource or ""
-
-    @property
-    def namespace(self) -> str:
-        """The namespace; empty for what has none."""
-        return self.request.namespace or ""
+    def __post_init__(self) -> None:
+        self.kind = self.request.resource.name
+        self.sub_resource = self.request.sub_resource or ""
+        self.namespace = self.request.namespace or ""
 
     def is_for(self, kind: str, *operations: tuple[str, str]) -> bool:
         """Whether the call is about this kind with one of these pairs of operation and subresource."""

@@ -95,8 +95,9 @@ def _sum_containers(pod: Pod, running: _Amounts, starting: _Amounts) -> dict[str
     `running` gives the amounts of app containers and sidecars, which run together; `starting` those of plain init
     containers, which run one after the other beside the sidecars started before them.
     """
-    total: dict[str, Quantity] = {}
-    for container in pod.containers:
+    containers = pod.containers
+    total = dict(running(containers[0])) if containers else {}
+    for container in containers[1:]:
         add_into(total, running(container))
     if not pod.init_containers:
         return total

@@ -47,7 +47,7 @@ class QuotaPolicy:
 
     def applies_to(self, facts: Facts | None) -> bool:
         """Whether all scopes match."""
-        return all(scope.matches(facts) for scope in self.scopes)
+        return not self.scopes or all(scope.matches(facts) for scope in self.scopes)
 
 
 class QuotaState(NamedTuple):

@@ -8,7 +8,7 @@ are compared as they are written, an unknown operator matches nothing, and `prob
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +28,13 @@ SCOPES_WITH_VALUES: Final = frozenset((PRIORITY_CLASS, VOLUME_ATTRIBUTES_CLASS))
 ALL_SCOPES: Final = frozenset(
     (TERMINATING, NOT_TERMINATING, BEST_EFFORT, NOT_BEST_EFFORT, CROSS_NAMESPACE_AFFINITY, *SCOPES_WITH_VALUES)
 )
+_POD_SCOPES: Final[Mapping[str, Callable[[PodFacts], bool]]] = {
+    TERMINATING: lambda pod: pod.terminating,
+    NOT_TERMINATING: lambda pod: not pod.terminating,
+    BEST_EFFORT: lambda pod: pod.best_effort,
+    NOT_BEST_EFFORT: lambda pod: not pod.best_effort,
+    CROSS_NAMESPACE_AFFINITY: lambda pod: pod.cross_namespace_affinity,
+}
 OPERATORS: Final = frozenset(("In", "NotIn", "Exists", "DoesNotExist"))
 
 
@@ -58,14 +65,8 @@ class Scope:
     def _matches_pod(self, pod: PodFacts) -> bool:
         if self.name == PRIORITY_CLASS:
             return self._matches_names(frozenset((pod.priority_class,)) if pod.priority_class else frozenset())
-        matching = {
-            TERMINATING: pod.terminating,
-            NOT_TERMINATING: not pod.terminating,
-            BEST_EFFORT: pod.best_effort,
-            NOT_BEST_EFFORT: not pod.best_effort,
-            CROSS_NAMESPACE_AFFINITY: pod.cross_namespace_affinity,
-        }
-        return matching.get(self.name, False)
+        matches = _POD_SCOPES.get(self.name)
+        return matches is not None and matches(pod)
 
     def _matches_names(self, names: frozenset[str]) -> bool:
         if self.operator == "Exists":
