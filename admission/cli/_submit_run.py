@@ -98,6 +98,8 @@ class Run:
     def _submit_one(self, submitted: Submitted) -> None:
         body, wishes = submitted.body, self.wishes
         namespace = namespace_of(body, wishes.namespace)
+        if wishes.delete and wishes.namespace and not namespace:
+            self.screen.warnings(["deleting cluster-scoped resources, not scoped to the provided namespace"])
         outcome = self._outcome(body, namespace)
         self.screen.warnings(outcome.warnings)
         for operation in outcome.patch:

@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Final, Protocol
 
 from flask import Flask
@@ -85,6 +86,7 @@ class Server(BaseApplication):
             "loglevel": "warning",
             "proc_name": "quota-admission",
             "post_fork": lambda _arbiter, _worker: _die_with_parent(),
+            "post_worker_init": lambda _worker: self._drain_on_signal(),
             "worker_exit": lambda _arbiter, _worker: self._stop(),
         }
         for name, value in settings.items():
@@ -100,6 +102,20 @@ class Server(BaseApplication):
         """Serve; ends the process."""
         _quiet_stalled_clients()
         super().run()
+
+    def _drain_on_signal(self) -> None:
+        """Say "not ready" as soon as the end is asked for, before the last requests are answered."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._draining(signal.getsignal(number)))
+
+    def _draining(self, then: Any) -> Callable[[int, FrameType | None], None]:
+        def handler(number: int, frame: FrameType | None) -> None:
+            if self._service is not None:
+                self._service.drain()
+            if callable(then):
+                then(number, frame)
+
+        return handler
 
     def _stop(self) -> None:
         if self._admin_server is not None:
