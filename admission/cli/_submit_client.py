@@ -17,7 +17,7 @@ _LARGEST_ANSWER: Final = 8 * 2**20
 _UNKNOWN_AUTHORITY: Final = frozenset((18, 19, 20, 21))
 """Verify codes of OpenSSL: self-signed, or no issuer that is trusted."""
 _NOT_TLS: Final = frozenset(("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"))
-_VANISHED: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+_VANISHED: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError, ssl.SSLEOFError)
 
 
 class ServerAddress:
@@ -94,6 +94,8 @@ def _problem(error: OSError | http.client.HTTPException, place: str) -> str:
         if error.verify_code in _UNKNOWN_AUTHORITY:
             return "tls: failed to verify certificate: x509: certificate signed by unknown authority"
         return f"tls: failed to verify certificate: x509: {error.verify_message}"
+    if isinstance(error, ssl.SSLEOFError | http.client.RemoteDisconnected):
+        return "EOF"
     if isinstance(error, ssl.SSLError):
         if error.reason in _NOT_TLS:
             return "http: server gave HTTP response to HTTPS client"
@@ -104,8 +106,6 @@ def _problem(error: OSError | http.client.HTTPException, place: str) -> str:
         return f"dial tcp: lookup {place.rpartition(':')[0]}: no such host"
     if isinstance(error, ConnectionRefusedError):
         return f"dial tcp {place}: connect: connection refused"
-    if isinstance(error, http.client.RemoteDisconnected):
-        return "EOF"
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
 
 

@@ -81,6 +81,8 @@ def check(
     `held` says, for an object the ledger knows, what `used` of a quota already holds for it (quota name -> amounts);
     for others that is what the old object uses.
     """
+    if not quotas and not limited:
+        return []
     interests = [interest for state in quotas if (interest := _interest(state, request, devices or {})) is not None]
     _refuse_negative(request.new.usage)
     delta = growth(request.new.usage, request.old.usage) if request.old else _positive(request.new.usage)

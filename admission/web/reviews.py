@@ -89,7 +89,7 @@ class ReviewEndpoint:
         if content_type != "application/json":
             raise BadCall(f'expected Content-Type application/json, got "{content_type[:60]}"', 415)
         length = environ.get("CONTENT_LENGTH") or ""
-        if length and (not length.isdecimal() or int(length) > self._max_body):
+        if length and (not length.isdecimal() or len(length) > 15 or int(length) > self._max_body):
             raise BadCall(f"the body is larger than {self._max_body} bytes", 413)
         if not length and not environ.get("wsgi.input_terminated"):
             raise BadCall("expected a Content-Length", 411)
