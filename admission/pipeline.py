@@ -239,14 +239,11 @@ def _shortened(warnings: Sequence[str]) -> list[str]:
 
 
 def _nearly_full(charges: Sequence[Charge], warn_at: float) -> list[str]:
-    return [
-        f'quota "{charge.policy.name}" is nearly full: {", ".join(full)}'
-        for charge in charges
-        if (
-            full := [
-                f"{name} {charge.used[name]} of {charge.policy.hard[name]} used"
-                for name in sorted(charge.amounts)
-                if charge.used[name].nano >= charge.policy.hard[name].nano * warn_at
-            ]
-        )
-    ]
+    warnings = []
+    for policy, amounts, used in charges:
+        tight = [name for name in sorted(amounts) if used[name].nano >= policy.hard[name].nano * warn_at]
+        if tight:
+            full = all(used[name].nano >= policy.hard[name].nano for name in tight)
+            listed = ", ".join(f"{name} {used[name]} of {policy.hard[name]} used" for name in tight)
+            warnings.append(f'quota "{policy.name}" is {"full" if full else "nearly full"}: {listed}')
+    return warnings
