@@ -13,11 +13,15 @@ from admission.objects import Pod
 _LONGEST_BASE: Final = 58
 """Of a generated name: with five characters added it is as long as a name may be."""
 _IDENTITY: Final = ("uid", "creationTimestamp", "resourceVersion")
+_NOT_OF_NEW: Final = frozenset(
+    ("resourceVersion", "generation", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
+)
+"""Metadata that an object gets in its life, and that a manifest made from one may still have."""
 
 
 def prepared_for_creation(obj: Json, resource: Resource, *, uid: str, created: str, suffix: str) -> Json:
     """The object as it is validated and stored: with name, UID and time, and the status that its kind begins with."""
-    metadata = {key: value for key, value in obj["metadata"].items() if key not in ("resourceVersion", "generation")}
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in _NOT_OF_NEW}
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = metadata["generateName"][:_LONGEST_BASE] + suffix
     metadata.update(uid=uid, creationTimestamp=created)

@@ -71,12 +71,15 @@ def build_review(target: Target, change: Change, uid: str) -> bytes:
         "dryRun": change.dry_run,
         "options": {"apiVersion": "meta.k8s.io/v1", "kind": f"{change.operation.capitalize()}Options"},
     }
+    if change.dry_run:
+        request["options"]["dryRun"] = ["All"]
     if target.namespace:
         request["namespace"] = target.namespace
     if target.sub_resource:
         request["subResource"] = request["requestSubResource"] = target.sub_resource
     try:
-        return json.dumps({"apiVersion": API_VERSION, "kind": "AdmissionReview", "request": request}).encode()
+        review = {"apiVersion": API_VERSION, "kind": "AdmissionReview", "request": request}
+        return json.dumps(review, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise Malformed(str(error)) from None
 

@@ -80,12 +80,25 @@ class WebhookConnection:
             return self._post_once(target, body)
 
     def _post_once(self, target: str, body: bytes) -> tuple[int, bytes]:
-        self._connection.request("POST", target, body, {"Content-Type": "application/json"})
+        try:
+            self._connection.request("POST", target, body, {"Content-Type": "application/json"})
+        except _VANISHED as error:
+            return self._early_answer(error)
         response = self._connection.getresponse()
         answer = response.read(_LARGEST_ANSWER)
         if not response.isclosed():
             self.close()
         return response.status, answer
+
+    def _early_answer(self, error: Exception) -> tuple[int, bytes]:
+        """What a server said that would not read the body to its end."""
+        try:
+            response = self._connection.getresponse()
+            return response.status, response.read(_LARGEST_ANSWER)
+        except (OSError, http.client.HTTPException):
+            raise error from None
+        finally:
+            self.close()
 
 
 def _problem(error: OSError | http.client.HTTPException, place: str) -> str:
@@ -118,6 +131,7 @@ def _unexpected(status: int, answer: bytes) -> str:
         400: "the server rejected our request for an unknown reason",
         404: "the server could not find the requested resource",
         405: "the server does not allow this method on the requested resource",
+        413: "the request is too large",
     }
     text = known.get(status, f"the server responded with the status code {status} but did not return more information")
     # An API server keeps the line to itself; whoever tries a server by hand needs it.

@@ -100,7 +100,10 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter an option
         _fail(str(error))
     from admission.cli.main import installed_version
 
-    listening = Listening(bind, admin, certificate, config.server.threads, config.server.keepalive_seconds)
+    settings = config.server
+    listening = Listening(
+        bind, admin, certificate, settings.threads, settings.keepalive_seconds, settings.max_body_bytes
+    )
     log.info(
         "serving",
         extra={

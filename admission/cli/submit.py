@@ -81,7 +81,7 @@ def submit(  # noqa: PLR0913, PLR0917 - one parameter an option
     """Send objects to a running server, as an API server would.
 
     Every object goes to /mutate, is patched, and goes to /validate. Printed are the warnings, the patch, and what
-    kubectl would print.
+    kubectl would print. Nothing is stored: policies are those that the server has, and of an object it keeps the count.
 
     \b
     Example:
