@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+GroupKind = tuple[str, str]
+"""The group, empty for the core API, and the kind."""
+
 
 class Resource(NamedTuple):
     """A resource: `group` is empty for the core API."""
@@ -62,7 +65,7 @@ def usual_plural(kind: str) -> str:
     return f"{word}s"
 
 
-def _listed() -> dict[tuple[str, str], Resource]:
+def _listed() -> dict[GroupKind, Resource]:
     table = {}
     for groups, namespaced in ((_NAMESPACED, True), (_CLUSTER_WIDE, False)):
         for group, kinds in groups.items():
@@ -72,7 +75,7 @@ def _listed() -> dict[tuple[str, str], Resource]:
     return table
 
 
-BUILT_IN: Final[Mapping[tuple[str, str], Resource]] = _listed()
+BUILT_IN: Final[Mapping[GroupKind, Resource]] = _listed()
 """(group, kind) -> resource."""
 
 
@@ -82,8 +85,12 @@ def group_of(api_version: str) -> str:
     return group if slash else ""
 
 
-def resource_of(api_version: str, kind: str, custom: Mapping[tuple[str, str], Resource] | None = None) -> Resource:
+def resource_of(api_version: str, kind: str) -> Resource:
+    """The resource of an object, by its `apiVersion` and `kind`; one that is not built in is taken for namespaced."""
+    return resource_for((group_of(api_version), kind))
+
+
+def resource_for(group_kind: GroupKind, custom: Mapping[GroupKind, Resource] | None = None) -> Resource:
     """The resource of a kind; one that is neither built in nor among `custom` is taken for namespaced."""
-    key = (group_of(api_version), kind)
-    known = BUILT_IN.get(key) or (custom or {}).get(key)
-    return known or Resource(key[0], usual_plural(kind))
+    known = BUILT_IN.get(group_kind) or (custom or {}).get(group_kind)
+    return known or Resource(group_kind[0], usual_plural(group_kind[1]))

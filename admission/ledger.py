@@ -26,12 +26,13 @@ from admission.resource_lists import EMPTY, ResourceList, max_into
 
 
 class Identity(NamedTuple):
-    """One object. `uid` is its own, or one that stands for it where the caller gave none."""
+    """One object. Where the caller gave no UID, `uid` stands for it and `has_uid` is False: the name must do then."""
 
     namespace: str
     kind: str
     name: str
     uid: str
+    has_uid: bool = True
 
 
 class Application(NamedTuple):

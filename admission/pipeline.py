@@ -203,7 +203,7 @@ def _identity(call: Call) -> Identity:
     uid = next((meta.uid for meta in metas if meta.uid), None)
     name = call.request.name or next((meta.name for meta in metas if meta.name), "")
     # Without a UID nothing says that two calls are about the same object: each counts.
-    return Identity(call.namespace, call.kind, name, uid or f"review:{call.request.uid}")
+    return Identity(call.namespace, call.kind, name, uid or f"review:{call.request.uid}", uid is not None)
 
 
 def _application(call: Call, new: Observed, old: Observed | None) -> Application:

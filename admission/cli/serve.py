@@ -16,6 +16,7 @@ from typing import NoReturn
 import click
 
 from admission.cli.logs import set_up
+from admission.cli.version import installed_version
 from admission.config import ConfigError, load_config
 from admission.standalone.errors import StandaloneError, StateError
 from admission.standalone.state import FileState
@@ -98,8 +99,6 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter an option
         _listen("--bind", bind).close()
     except (ConfigError, StandaloneError, CertsError, ssl.SSLError, OSError) as error:
         _fail(str(error))
-    from admission.cli.main import installed_version
-
     settings = config.server
     listening = Listening(
         bind, admin, certificate, settings.threads, settings.keepalive_seconds, settings.max_body_bytes

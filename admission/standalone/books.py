@@ -6,6 +6,7 @@ Not thread-safe: the store holds its lock around every call.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from admission.ledger import Application, Identity, held_for, share, use_of
 from admission.objects import ObjectMeta
@@ -31,6 +32,13 @@ class _Entry:
     def __init__(self, row: Row, charged: dict[str, ResourceList]) -> None:
         self.row = row
         self.charged = charged
+
+
+class Change(NamedTuple):
+    """A row to be recorded, and what was known of its object before."""
+
+    row: Row
+    before: _Entry | None
 
 
 class Book:
@@ -97,20 +105,23 @@ class Book:
         for entry in self._entries.values():
             uid = self._file_uids.get((entry.row.identity.kind, entry.row.identity.name))
             # A file that gives no UID means the object of that name, whatever its UID.
-            if uid is not None and not self._files[uid].has_uid:
+            if uid is not None and not self._files[uid].identity.has_uid:
                 shadowed.add(uid)
         return shadowed
 
     # -- changing
 
-    def reserve(self, application: Application, limited: Sequence[LimitedResource]) -> tuple[list[Charge], Row | None]:
-        """Judge, and charge what is admitted. The row to be kept is None at a dry run; raises Denied."""
+    def reserve(
+        self, application: Application, limited: Sequence[LimitedResource]
+    ) -> tuple[list[Charge], Change | None]:
+        """Judge, and charge what is admitted. The change to be recorded is None at a dry run; raises Denied."""
         request = application.quota_request()
-        entry = self._entry_of(application.identity)
+        entry = self._entry_of(application.identity, existed=application.old is not None)
         held = self._held(entry, application) if entry else None
         charges = check(request, self._states(), limited=limited, devices=self._devices, held=held)
         if application.dry_run:
             return charges, None
+        before = entry and _Entry(entry.row, entry.charged)
         for charge in charges:
             used = self._used[charge.policy.name]
             for name, amount in charge.used.items():
@@ -122,14 +133,14 @@ class Book:
         )
         charged = dict(held or {})
         for charge in charges:
-            before = charged.get(charge.policy.name)
-            charged[charge.policy.name] = charge.amounts if before is None else _sum(before, charge.amounts)
+            held_before = charged.get(charge.policy.name, EMPTY)
+            charged[charge.policy.name] = _sum(held_before, charge.amounts) if held_before else charge.amounts
         self._entries[row.identity.uid] = _Entry(row, charged)
-        return charges, row
+        return charges, Change(row, before)
 
     def renew(self, identity: Identity, new: Observed, old: Observed | None) -> Row:
         """Take note of what an object uses now; what is used is left to the recount."""
-        entry = self._entry_of(identity)
+        entry = self._entry_of(identity, existed=True)
         if entry is None:
             row = Row(identity, new, self._covered(identity, old))
             self._entries[identity.uid] = _Entry(row, {})
@@ -156,25 +167,25 @@ class Book:
                 self._entries[uid].row = row
         return rows
 
-    def restore(self, uid: str, before: _Entry | None) -> Row | None:
+    def undo(self, change: Change) -> Row:
         """Undo a change that could not be recorded; the row as it was. A recount must follow."""
-        changed = self._entries.pop(uid, None)
-        if before is not None:
-            self._entries[uid] = before
-            return before.row
-        return Row(changed.row.identity, None, None) if changed else None
-
-    def entry(self, identity: Identity) -> _Entry | None:
-        """What is known of an object, for `restore`; a copy."""
-        entry = self._entry_of(identity)
-        return _Entry(entry.row, dict(entry.charged)) if entry else None
+        uid = change.row.identity.uid
+        if change.before is None:
+            self._entries.pop(uid, None)
+            return Row(change.row.identity, None, None)
+        self._entries[uid] = change.before
+        return change.before.row
 
     def put(self, row: Row) -> None:
         """Take over a row that was kept. A recount must follow."""
         self._entries[row.identity.uid] = _Entry(row, {})
 
-    def _entry_of(self, identity: Identity) -> _Entry | None:
+    def _entry_of(self, identity: Identity, *, existed: bool) -> _Entry | None:
+        """What is known of an object; one that existed before and comes without a UID is found by its name."""
         entry = self._entries.get(identity.uid)
+        if entry is None and existed and not identity.has_uid:
+            named = self._uids_named(identity)
+            entry = self._entries[named[-1]] if named else None
         return entry if entry and entry.row.observed is not None else None
 
     def _uids_named(self, identity: Identity) -> list[str]:
@@ -192,7 +203,7 @@ class Book:
 
     def _file_named(self, identity: Identity) -> FileObject | None:
         uid = self._file_uids.get((identity.kind, identity.name))
-        return self._files[uid] if uid is not None and not self._files[uid].has_uid else None
+        return self._files[uid] if uid is not None and not self._files[uid].identity.has_uid else None
 
     def _held(self, entry: _Entry, application: Application) -> dict[str, ResourceList]:
         old = use_of(application.old, application.now) if application.old else None

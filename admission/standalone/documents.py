@@ -24,6 +24,10 @@ class Document(NamedTuple):
     body: dict[str, Any]
 
 
+class _KeyTwiceError(yaml.MarkedYAMLError):
+    """A mapping has a key twice."""
+
+
 class _Loader(yaml.CSafeLoader):
     """YAML as Kubernetes reads it: times stay texts, and a key may stand only once."""
 
@@ -33,9 +37,7 @@ class _Loader(yaml.CSafeLoader):
             seen: set[Any] = set()
             for key_node, _ in node.value:
                 if key_node.value in seen and key_node.tag != "tag:yaml.org,2002:merge":
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f'the key "{key_node.value}" stands twice', key_node.start_mark
-                    )
+                    raise _KeyTwiceError(None, None, f'the key "{key_node.value}" stands twice', key_node.start_mark)
                 seen.add(key_node.value)
         return mapping
 
@@ -95,6 +97,8 @@ def _bodies(data: bytes, name: str) -> list[Any]:
 def _place(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    if isinstance(error, yaml.constructor.ConstructorError):
+        problem = "the value has a type that is not known here"  # its text would show a part of the value
     return f", line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else f": {problem}"
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 from pydantic import BaseModel, ValidationError
 
-from admission.kinds import Resource, group_of, resource_of
+from admission.kinds import BUILT_IN, GroupKind, Resource, group_of, resource_for
 from admission.limits import LimitPolicy, compile_limit_range, with_api_defaults
 from admission.limits.lint import lint_limit_range
 from admission.objects import AnyObject, LimitRange, ResourceQuota, decode_quantity
@@ -31,6 +31,8 @@ from admission.standalone.schema import (
 
 DEFAULT_NAMESPACE = "default"
 
+CustomResources = dict[GroupKind, Resource]
+
 
 @dataclass(frozen=True, slots=True)
 class QuotaSource:
@@ -45,6 +47,7 @@ class FoundObject:
     """An object of a file that exists and so counts. Claims for devices are measured later, when all is read."""
 
     where: str
+    title: str
     namespace: str
     kind: str
     name: str
@@ -64,35 +67,39 @@ class FilePart:
     objects: list[FoundObject] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     """What is accepted, but hardly meant: one line each."""
+    definitions: CustomResources = field(default_factory=dict)
+    """The custom resources that the file defines."""
+    custom_kinds: CustomResources = field(default_factory=dict)
+    """What the kinds in the file that are not built in were taken for."""
 
-
-CustomResources = dict[tuple[str, str], Resource]
+    def stands_with(self, custom: CustomResources) -> bool:
+        """Whether the file would be read the same with these custom resources."""
+        return all(resource_for(group_kind, custom) == taken for group_kind, taken in self.custom_kinds.items())
 
 
 def read_part(path: Path, name: str, custom: CustomResources) -> FilePart:
     """A file's content; raises PolicyError naming file, document, field and what was expected.
 
-    `custom` are the custom resources known so far; those that the file defines are added to it.
+    `custom` are the custom resources that other files define.
     """
     part = FilePart()
     documents = read_documents(path, name)
     for document in documents:
-        _learn_custom_resource(document, custom)
+        if document.body.get("kind") == "CustomResourceDefinition":
+            spec = _validated(CustomResourceModel, document).spec
+            resource = Resource(spec.group, spec.names.plural, spec.scope == "Namespaced")
+            part.definitions[spec.group, spec.names.kind] = resource
     for document in documents:
-        _add(part, document, custom)
+        _add(part, document, {**custom, **part.definitions})
     return part
-
-
-def _learn_custom_resource(document: Document, custom: CustomResources) -> None:
-    if document.body.get("kind") == "CustomResourceDefinition":
-        spec = _validated(CustomResourceModel, document).spec
-        resource = Resource(spec.group, spec.names.plural, spec.scope == "Namespaced")
-        custom[spec.group, spec.names.kind] = resource
 
 
 def _add(part: FilePart, document: Document, custom: CustomResources) -> None:
     api_version, kind = _text(document, "apiVersion"), _text(document, "kind")
-    resource = resource_of(api_version, kind, custom)
+    group_kind = (group_of(api_version), kind)
+    resource = resource_for(group_kind, custom)
+    if group_kind not in BUILT_IN:
+        part.custom_kinds[group_kind] = resource
     if resource.name == "namespaces":
         part.namespaces.add(_validated(NamedModel, document).metadata.name)
     elif resource.name == "priorityclasses.scheduling.k8s.io":
@@ -134,7 +141,8 @@ def _add_object(part: FilePart, document: Document, resource: Resource) -> None:
     if meta is None or not meta.name:
         raise PolicyError(f"{_title(document)}: metadata.name: is required")
     namespace = meta.namespace or DEFAULT_NAMESPACE
-    part.objects.append(FoundObject(document.where, namespace, kind, meta.name, meta.uid or "", counted))
+    where, title = document.where, _title(document)
+    part.objects.append(FoundObject(where, title, namespace, kind, meta.name, meta.uid or "", counted))
 
 
 def _text(document: Document, key: str) -> str:

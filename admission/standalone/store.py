@@ -78,16 +78,13 @@ class StandaloneStore:
         namespace = application.identity.namespace
         with self._lock:
             book = self._book(namespace)
-            before = book.entry(application.identity)
-            charges, row = book.reserve(application, self._limited)
-            if row is None:
+            charges, change = book.reserve(application, self._limited)
+            if change is None:
                 return charges
-            pending = self._state.write(row)
+            pending = self._state.write(change.row)
         if not self._is_recorded(pending, application.deadline):
             with self._lock:
-                undo = book.restore(row.identity.uid, before)
-                if undo is not None:
-                    self._state.write(undo)
+                self._state.write(book.undo(change))
                 book.recount(time.time())
             raise Denied(
                 "the use of quotas could not be recorded in time: nothing was admitted, try again",

@@ -70,9 +70,14 @@ class Watcher:
         """Re-read the files if any changed; whether a new set came into force."""
         try:
             files = self._folder.fingerprints()
-            if files == self._seen:
-                return False
-            self._seen = files
+        except PolicyError as error:
+            self._seen = None
+            self._fail(str(error))
+            return False
+        if files == self._seen:
+            return False
+        self._seen = files
+        try:
             world = self._folder.load(files)
         except PolicyError as error:
             self._fail(str(error))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from admission.errors import BadCall
 from admission.ledger import Identity
 from admission.limits import LimitPolicy
 from admission.objects import ObjectMeta, Pod, ResourceClaim
@@ -25,11 +26,10 @@ Fingerprint = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class FileObject:
-    """An object of a file. Where the file gives no UID, `identity.uid` stands for it and `has_uid` is False."""
+    """An object of a file."""
 
     identity: Identity
     observed: Observed
-    has_uid: bool
 
 
 @dataclass
@@ -59,7 +59,6 @@ class Folder:
             raise PolicyError(f"{root}: expected a folder with YAML or JSON files")
         self._root = root
         self._parts: dict[Path, tuple[Fingerprint, FilePart]] = {}
-        self._custom: CustomResources = {}
 
     def fingerprints(self) -> dict[Path, Fingerprint]:
         """The files as they are now, unread."""
@@ -77,16 +76,20 @@ class Folder:
 
     def load(self, files: Mapping[Path, Fingerprint]) -> World:
         """The world of these files; raises PolicyError for the first that cannot be used."""
-        parts = {}
-        custom = dict(self._custom)
+        parts = {path: known for path, known in self._parts.items() if files.get(path) == known[0]}
         for path, fingerprint in files.items():
-            known = self._parts.get(path)
-            if known is None or known[0] != fingerprint:
-                known = (fingerprint, read_part(path, str(path.relative_to(self._root)), custom))
-            parts[path] = known
-        world = build_world([part for _, part in parts.values()])
-        self._parts, self._custom = parts, custom
+            if path not in parts:
+                parts[path] = (fingerprint, self._read(path, {}))
+        custom = {key: found for _, part in parts.values() for key, found in part.definitions.items()}
+        for path, (fingerprint, part) in parts.items():
+            if not part.stands_with(custom):
+                parts[path] = (fingerprint, self._read(path, custom))
+        world = build_world([parts[path][1] for path in files])
+        self._parts = parts
         return world
+
+    def _read(self, path: Path, custom: CustomResources) -> FilePart:
+        return read_part(path, str(path.relative_to(self._root)), custom)
 
 
 def build_world(parts: Iterable[FilePart], now: float | None = None) -> World:
@@ -109,7 +112,12 @@ def build_world(parts: Iterable[FilePart], now: float | None = None) -> World:
 
 def _refuse_twice(parts: Iterable[FilePart]) -> None:
     seen: dict[tuple[str, str, str], str] = {}
+    uids: dict[str, str] = {}
     for part in parts:
+        for found in part.objects:
+            first = uids.setdefault(found.uid, found.where) if found.uid else found.where
+            if first is not found.where:
+                raise PolicyError(f"{found.where}: metadata.uid: {found.uid} is also that of the object in {first}")
         for where, kind, namespace, name in (
             *((where, "LimitRange", namespace, policy.name) for where, namespace, policy in part.limit_ranges),
             *((found.where, found.kind, found.namespace, found.name) for found in part.objects),
@@ -126,7 +134,7 @@ def _add_objects(
     claims: dict[str, list[tuple[str, str]]] = {}
     for item in found:
         if isinstance(item.counted, Pod) and item.uid:
-            pods[item.uid] = observe(item.kind, item.counted, Surroundings(devices))
+            pods[item.uid] = _observe(item, Surroundings(devices))
         elif isinstance(item.counted, ResourceClaim) and (owner := controlling_pod(item.counted)):
             created = (item.counted.metadata and item.counted.metadata.creation_timestamp) or ""
             claims.setdefault(owner.uid, []).append((created, item.name))
@@ -136,8 +144,14 @@ def _add_objects(
 
     surroundings = Surroundings(devices, paid_by_pod)
     for item in found:
-        identity = Identity(item.namespace, item.kind, item.name, item.uid or f"file:{item.kind}/{item.name}")
-        observed = observe(item.kind, item.counted, surroundings)
-        namespaces.setdefault(item.namespace, NamespaceWorld()).objects.append(
-            FileObject(identity, observed, bool(item.uid))
-        )
+        uid = item.uid or f"file:{item.kind}/{item.name}"
+        identity = Identity(item.namespace, item.kind, item.name, uid, bool(item.uid))
+        observed = _observe(item, surroundings)
+        namespaces.setdefault(item.namespace, NamespaceWorld()).objects.append(FileObject(identity, observed))
+
+
+def _observe(item: FoundObject, surroundings: Surroundings) -> Observed:
+    try:
+        return observe(item.kind, item.counted, surroundings)
+    except BadCall as error:
+        raise PolicyError(f"{item.title}: {error}") from None

@@ -35,6 +35,7 @@ _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m":
 _STATUS_TEXTS: Final = {
     400: "Bad Request",
     405: "Method Not Allowed",
+    408: "Request Timeout",
     411: "Length Required",
     413: "Content Too Large",
     415: "Unsupported Media Type",
@@ -67,6 +68,7 @@ class ReviewEndpoint:
             answer = self._judge(review, now=time.time(), deadline=deadline)
             payload = encode(answer)
         except BadCall as error:
+            _close_afterwards(start_response)
             self._record("bad_call", str(error.status), started)
             log.warning("bad call", extra={"stage": self._stage, "status": error.status, "problem": error.message})
             return _plain(start_response, error.status, error.message)
@@ -93,12 +95,29 @@ class ReviewEndpoint:
             raise BadCall(f"the body is larger than {self._max_body} bytes", 413)
         if not length and not environ.get("wsgi.input_terminated"):
             raise BadCall("expected a Content-Length", 411)
-        body = environ["wsgi.input"].read(int(length) if length else self._max_body + 1)
+        body = _read(environ["wsgi.input"], int(length) if length else self._max_body + 1)
         if len(body) > self._max_body:
             raise BadCall(f"the body is larger than {self._max_body} bytes", 413)
         if length and len(body) < int(length):
             raise BadCall(f"the body ended after {len(body)} of {length} bytes")
-        return bytes(body)
+        return body
+
+
+def _read(stream: Any, most: int) -> bytes:
+    """The body; whatever keeps it from being read is the caller's doing."""
+    try:
+        return bytes(stream.read(most))
+    except TimeoutError:
+        raise BadCall("the body did not arrive in time", 408) from None
+    except Exception as error:  # gunicorn's errors for broken chunks have no base of their own
+        raise BadCall(f"the body cannot be read: {type(error).__name__}") from None
+
+
+def _close_afterwards(start_response: StartResponse) -> None:
+    """End the connection after this answer: what is left of a body that was not read is no next request."""
+    close = getattr(getattr(start_response, "__self__", None), "force_close", None)
+    if close is not None:
+        close()
 
 
 def encode(answer: Answer) -> bytes:

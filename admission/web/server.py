@@ -23,6 +23,7 @@ from gunicorn.app.base import BaseApplication
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from admission.web.tls import ServingCertificate
+from admission.web.worker import ReviewWorker, ServerLogger
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class Listening:
     certificate: ServingCertificate
     threads: int
     keepalive_seconds: int
+    max_body: int
 
 
 class Server(BaseApplication):
@@ -63,13 +65,15 @@ class Server(BaseApplication):
         self._make_service = make_service
         self._service: Service | None = None
         self._admin_server: BaseWSGIServer | None = None
+        self.max_body = listening.max_body
         super().__init__()
 
     def load_config(self) -> None:
         """gunicorn's settings."""
         settings: dict[str, Any] = {
             "bind": [self._listening.bind],
-            "worker_class": "gthread",
+            "worker_class": ReviewWorker,
+            "logger_class": ServerLogger,
             "workers": 1,
             "threads": self._listening.threads,
             "keepalive": self._listening.keepalive_seconds,
@@ -97,11 +101,6 @@ class Server(BaseApplication):
         self._service = self._make_service()
         self._admin_server = _serve_admin(self._listening.admin, self._service.admin)
         return self._service.webhook
-
-    def run(self) -> None:
-        """Serve; ends the process."""
-        _quiet_stalled_clients()
-        super().run()
 
     def _drain_on_signal(self) -> None:
         """Say "not ready" as soon as the end is asked for, before the last requests are answered."""
@@ -162,15 +161,3 @@ def _die_with_parent() -> None:
         return
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-class _StalledClients(logging.Filter):
-    """Clients that stall or vanish are no news, and gunicorn would print a traceback for each."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        return not isinstance(error, TimeoutError | ConnectionError)
-
-
-def _quiet_stalled_clients() -> None:
-    logging.getLogger("gunicorn.error").addFilter(_StalledClients())

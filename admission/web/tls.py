@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 LOOK_EVERY: Final = 1.0
 """Seconds between looks at the files."""
 SOCKET_TIMEOUT: Final = 10.0
-"""Seconds that a connection may stay silent in the middle of a handshake, a request or an answer."""
+"""Seconds that a connection may stay silent in the middle of a chunked request or an answer."""
 
 
 class PatientSocket(ssl.SSLSocket):
@@ -27,11 +27,6 @@ class PatientSocket(ssl.SSLSocket):
     def setblocking(self, flag: bool) -> None:
         """Blocking means up to SOCKET_TIMEOUT."""
         self.settimeout(SOCKET_TIMEOUT if flag else 0.0)
-
-    def do_handshake(self, block: bool = False) -> None:
-        """As the base, within SOCKET_TIMEOUT."""
-        self.settimeout(SOCKET_TIMEOUT)
-        super().do_handshake(block)
 
 
 class ServingCertificate:
@@ -44,8 +39,20 @@ class ServingCertificate:
         self._lock = threading.Lock()
         self._looked_at = time.monotonic()
         self._fingerprint = self._fingerprint_now()
-        self.problem: str | None = None
-        self._context, self.expires_at = self._load()
+        self._problem: str | None = None
+        self._context, self._expires_at = self._load()
+
+    @property
+    def expires_at(self) -> float:
+        """When the pair in use ends, in seconds since the epoch."""
+        self.context()
+        return self._expires_at
+
+    @property
+    def problem(self) -> str | None:
+        """Why the files as they are now cannot be used; None where the pair in use is the one in the files."""
+        self.context()
+        return self._problem
 
     def context(self) -> ssl.SSLContext:
         """The context for the next connection."""
@@ -62,12 +69,12 @@ class ServingCertificate:
                 return
             self._fingerprint = fingerprint
             try:
-                self._context, self.expires_at = self._load()
+                self._context, self._expires_at = self._load()
             except (OSError, ValueError, CertsError) as error:
-                self.problem = f"{self._certificate.name} and {self._key.name} cannot be loaded: {_short(error)}"
-                log.error("certificate not reloaded, the last good pair stays in use: %s", self.problem)  # noqa: TRY400
+                self._problem = f"{self._certificate.name} and {self._key.name} cannot be loaded: {_short(error)}"
+                log.error("certificate not reloaded, the last good pair stays in use: %s", self._problem)  # noqa: TRY400
             else:
-                self.problem = None
+                self._problem = None
                 log.info("certificate reloaded")
 
     def _load(self) -> tuple[ssl.SSLContext, float]:
