@@ -106,10 +106,14 @@ def load_config(path: Path | None) -> Config:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: expected YAML: {' '.join(str(error).split())}") from None
+    ours = _ours(document, path)
     try:
-        return Config.model_validate(_ours(document, path))
+        return Config.model_validate(ours)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {first_error(error)}") from None
+        problem = first_error(error)
+        if ours is not document:  # the path is to be the one in the file
+            problem = problem.removeprefix("quota.") if problem.startswith("quota.limitedResources") else problem
+        raise ConfigError(f"{path}: {problem}") from None
 
 
 def _ours(document: Any, path: Path) -> Any:

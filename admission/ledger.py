@@ -17,12 +17,11 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from admission.objects import Pod
-from admission.quantity import Quantity
 from admission.quota.check import Charge, QuotaRequest, Use
 from admission.quota.observe import Surroundings
 from admission.quota.observed import Observed
 from admission.quota.policy import QuotaPolicy
-from admission.resource_lists import EMPTY, ResourceList, max_into
+from admission.resource_lists import EMPTY, ResourceList
 
 
 class Identity(NamedTuple):
@@ -38,7 +37,8 @@ class Identity(NamedTuple):
 class Application(NamedTuple):
     """A request for room in the quotas of a namespace.
 
-    `old` is None at creation. `deadline` is a time of the monotonic clock, `now` one of the wall clock, in seconds.
+    `old` is None at creation, and `old_is_missing` where an update came without it. `deadline` is a time of the
+    monotonic clock, `now` one of the wall clock, in seconds.
     """
 
     identity: Identity
@@ -49,6 +49,7 @@ class Application(NamedTuple):
     now: float
     deadline: float
     enforced: bool = True
+    old_is_missing: bool = False
 
     def quota_request(self) -> QuotaRequest:
         """The request as the check sees it."""
@@ -58,6 +59,7 @@ class Application(NamedTuple):
             old=use_of(self.old, self.now) if self.old else None,
             pod=self.pod,
             enforced=self.enforced,
+            old_is_missing=self.old_is_missing,
         )
 
 
@@ -87,10 +89,3 @@ def share(policy: QuotaPolicy, use: Use | None) -> ResourceList:
     if use is None or not policy.applies_to(use.facts):
         return EMPTY
     return {name: amount for name, amount in use.usage.items() if name in policy.hard}
-
-
-def held_for(policy: QuotaPolicy, charged: ResourceList, old: Use | None) -> ResourceList:
-    """What `used` already holds for a known object: what it was charged, or more where it grew unnoticed."""
-    held: dict[str, Quantity] = dict(charged)
-    max_into(held, share(policy, old))
-    return held

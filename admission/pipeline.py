@@ -22,7 +22,7 @@ from admission.limits import LimitPolicy, check_pod, check_volume_claim, inject
 from admission.limits.defaults import ANNOTATION
 from admission.objects import AdmissionRequest, AdmissionReview, Pod, VolumeClaim
 from admission.patch import Operation, add_members
-from admission.quota.check import NO_PREVIOUS_USE, Charge
+from admission.quota.check import Charge
 from admission.quota.names import IGNORED_KINDS, PODS, VOLUME_CLAIMS
 from admission.quota.observe import CountedObject, decode, handles, meta_of, observe
 from admission.quota.observed import Observed
@@ -208,8 +208,7 @@ def _identity(call: Call) -> Identity:
 
 def _application(call: Call, new: Observed, old: Observed | None) -> Application:
     created = call.request.operation == "CREATE"
-    if not created and call.old is None:
-        raise Denied(NO_PREVIOUS_USE, reason="no-previous-use")
+    old_is_missing = not created and call.old is None
     if not created and call.old is not None and not meta_of(call.old).resource_version:
         created = True  # an update that creates is billed like a creation
     return Application(
@@ -221,6 +220,7 @@ def _application(call: Call, new: Observed, old: Observed | None) -> Application
         now=call.now,
         deadline=call.deadline,
         enforced=call.sub_resource != "status",
+        old_is_missing=old_is_missing,
     )
 
 

@@ -94,9 +94,9 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter an option
         loaded = _load(folder)
         if state_file:
             _try_state(state_file)
-        certificate, renew = _certificate(cert_dir or _default_cert_dir(state_file), bind, dns_names)
         admin = _listen("--admin-bind", admin_bind)
         _listen("--bind", bind).close()
+        certificate, renew = _certificate(cert_dir or _default_cert_dir(state_file), bind, dns_names)
     except (ConfigError, StandaloneError, CertsError, ssl.SSLError, OSError) as error:
         _fail(str(error))
     settings = config.server
@@ -195,7 +195,9 @@ def _listen(option: str, address: str) -> socket.socket:
     except ValueError as error:
         _fail(f"{option}: {error}")
     except OSError as error:
-        _fail(f"{option} {address}: {os.strerror(error.errno) if error.errno else error}")
+        # Errors of name resolution have numbers of their own, below zero.
+        number = error.errno or 0
+        _fail(f"{option} {address}: {os.strerror(number) if number > 0 else error.strerror or error}")
 
 
 def _fail(line: str) -> NoReturn:

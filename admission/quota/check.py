@@ -42,8 +42,9 @@ class Use(NamedTuple):
 class QuotaRequest(NamedTuple):
     """A request as quotas see it.
 
-    `old` is the object before an update, None at creation. `pod` is the new object where it is a pod, for the duty to
-    state what is limited. `enforced` is False for `persistentvolumeclaims/status`, which is charged beyond the limit.
+    `old` is the object before an update, None at creation; `old_is_missing` where an update came without it. `pod` is
+    the new object where it is a pod, for the duty to state what is limited. `enforced` is False for
+    `persistentvolumeclaims/status`, which is charged beyond the limit.
     """
 
     kind: str
@@ -51,6 +52,7 @@ class QuotaRequest(NamedTuple):
     old: Use | None = None
     pod: Pod | None = None
     enforced: bool = True
+    old_is_missing: bool = False
 
 
 class Charge(NamedTuple):
@@ -85,6 +87,8 @@ def check(
         return []
     interests = [interest for state in quotas if (interest := _interest(state, request, devices or {})) is not None]
     _refuse_negative(request.new.usage)
+    if request.old_is_missing:
+        raise Denied(NO_PREVIOUS_USE, reason="no-previous-use")
     delta = growth(request.new.usage, request.old.usage) if request.old else _positive(request.new.usage)
     if not _adds_anything(request, interests, delta):
         return []

@@ -98,4 +98,5 @@ def _is_resource_claim_name(name: str, devices: DeviceClasses) -> bool:
         return True
     if name.startswith(REQUESTS + IMPLICIT_EXTENDED):
         return name.removeprefix(REQUESTS + IMPLICIT_EXTENDED) in devices
-    return name.startswith(REQUESTS) and name.removeprefix(REQUESTS) in devices.values()
+    extended = name.removeprefix(REQUESTS)
+    return extended not in ("", name) and extended in devices.values()

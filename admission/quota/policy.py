@@ -58,8 +58,8 @@ class QuotaState(NamedTuple):
 
 
 def compile_quota(quota: ResourceQuota) -> QuotaState:
-    """The state of a stored quota: `status.hard` where there is a status, else `spec.hard`."""
+    """The state of a stored quota. One whose status says nothing yet limits nothing; one without a status, its spec."""
     status, spec = quota.status, quota.spec
-    hard = (status and status.hard) or (spec and spec.hard) or {}
-    policy = QuotaPolicy(quota.metadata.name or "", hard, scopes_of(spec))
+    hard = (spec and spec.hard) if status is None else status.hard
+    policy = QuotaPolicy(quota.metadata.name or "", hard or {}, scopes_of(spec))
     return QuotaState(policy, (status and status.used) or {})

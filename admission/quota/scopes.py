@@ -88,6 +88,8 @@ class Scope:
             return None
         if self.operator not in OPERATORS:
             return f'"{self.operator}" is not a valid scope selector operator: scope {self} matches nothing'
+        if self.operator == "DoesNotExist" and self.values:
+            return f"scope {self} takes no values: operator DoesNotExist"
         if self.operator in ("In", "NotIn") and not self.values:
             return f"scope {self} needs at least one value"
         invalid = next((value for value in self.values if not is_label_value(value)), None)

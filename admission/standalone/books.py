@@ -6,39 +6,22 @@ Not thread-safe: the store holds its lock around every call.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
-from admission.ledger import Application, Identity, held_for, share, use_of
+from admission.ledger import Application, Identity, share, use_of
 from admission.objects import ObjectMeta
 from admission.quantity import ZERO, Quantity
-from admission.quota.check import Charge, LimitedResource, check
+from admission.quota.check import Charge, LimitedResource, QuotaRequest, check
 from admission.quota.devices import paid_for
 from admission.quota.names import RESOURCE_CLAIMS, DeviceClasses, kinds_named
 from admission.quota.observed import Observed
 from admission.quota.policy import QuotaPolicy, QuotaState
 from admission.resource_lists import EMPTY, ResourceList, add_into
+from admission.standalone.entries import Entries, Entry
 from admission.standalone.parts import QuotaSource
 from admission.standalone.state import Row
 from admission.standalone.world import FileObject, NamespaceWorld
 
 NOWHERE = NamespaceWorld()
-
-
-class _Entry:
-    """A row, and what each quota was charged for it (quota name -> amounts)."""
-
-    __slots__ = ("charged", "row")
-
-    def __init__(self, row: Row, charged: dict[str, ResourceList]) -> None:
-        self.row = row
-        self.charged = charged
-
-
-class Change(NamedTuple):
-    """A row to be recorded, and what was known of its object before."""
-
-    row: Row
-    before: _Entry | None
 
 
 class Book:
@@ -49,8 +32,9 @@ class Book:
     """
 
     def __init__(self, world: NamespaceWorld, devices: DeviceClasses) -> None:
-        self._entries: dict[str, _Entry] = {}
+        self._entries = Entries()
         self._used: dict[str, dict[str, Quantity]] = {}
+        self._file_uids: dict[tuple[str, str], str] = {}
         self.adopt(world, devices)
 
     def adopt(self, world: NamespaceWorld, devices: DeviceClasses) -> None:
@@ -58,9 +42,9 @@ class Book:
         self._devices = devices
         self._sources = world.quotas
         self._files = {found.identity.uid: found for found in world.objects}
-        self._file_uids: dict[tuple[str, str], str] = {
-            (found.identity.kind, found.identity.name): found.identity.uid for found in world.objects
-        }
+        before = self._file_uids
+        self._file_uids = {(found.identity.kind, found.identity.name): found.identity.uid for found in world.objects}
+        self._entries.drop_gone(name for name in self._file_uids if name not in before)
         self._used = {source.policy.name: self._used.get(source.policy.name, {}) for source in world.quotas}
 
     # -- looking
@@ -86,8 +70,9 @@ class Book:
         return paid_for(claim, pod, siblings, now)
 
     def _known(self, uid: str) -> Observed | None:
-        if uid in self._entries:
-            return self._entries[uid].row.observed
+        entry = self._entries.get(uid)
+        if entry is not None:
+            return entry.row.observed
         return self._files[uid].observed if uid in self._files else None
 
     def _existing(self) -> Iterator[tuple[Identity, Observed]]:
@@ -95,14 +80,14 @@ class Book:
         for uid, found in self._files.items():
             if uid not in shadowed:
                 yield found.identity, found.observed
-        for entry in self._entries.values():
+        for entry in self._entries:
             if entry.row.observed is not None:
                 yield entry.row.identity, entry.row.observed
 
     def _shadowed(self) -> set[str]:
         """The objects of files that an entry speaks of."""
-        shadowed = set(self._entries)
-        for entry in self._entries.values():
+        shadowed = self._entries.uids()
+        for entry in self._entries:
             uid = self._file_uids.get((entry.row.identity.kind, entry.row.identity.name))
             # A file that gives no UID means the object of that name, whatever its UID.
             if uid is not None and not self._files[uid].identity.has_uid:
@@ -113,88 +98,81 @@ class Book:
 
     def reserve(
         self, application: Application, limited: Sequence[LimitedResource]
-    ) -> tuple[list[Charge], Change | None]:
-        """Judge, and charge what is admitted. The change to be recorded is None at a dry run; raises Denied."""
+    ) -> tuple[list[Charge], Entry | None]:
+        """Judge, and charge what is admitted; raises Denied.
+
+        The entry is to be recorded, then confirmed or undone. There is none at a dry run, nor for an object that is
+        deleted already: what it used was given back.
+        """
         request = application.quota_request()
-        entry = self._entry_of(application.identity, existed=application.old is not None)
-        held = self._held(entry, application) if entry else None
+        identity = application.identity
+        known = self._entries.find(identity) if application.old else self._entries.get(identity.uid)
+        held = self._held(known, request)
         charges = check(request, self._states(), limited=limited, devices=self._devices, held=held)
-        if application.dry_run:
+        if application.dry_run or (known is not None and not known.is_live):
             return charges, None
-        before = entry and _Entry(entry.row, entry.charged)
         for charge in charges:
             used = self._used[charge.policy.name]
-            for name, amount in charge.used.items():
-                used[name] = amount.stored()
-        row = Row(
-            entry.row.identity if entry else application.identity,
-            application.new,
-            entry.row.covered if entry else self._covered(application.identity, application.old),
-        )
-        charged = dict(held or {})
-        for charge in charges:
-            held_before = charged.get(charge.policy.name, EMPTY)
-            charged[charge.policy.name] = _sum(held_before, charge.amounts) if held_before else charge.amounts
-        self._entries[row.identity.uid] = _Entry(row, charged)
-        return charges, Change(row, before)
-
-    def renew(self, identity: Identity, new: Observed, old: Observed | None) -> Row:
-        """Take note of what an object uses now; what is used is left to the recount."""
-        entry = self._entry_of(identity, existed=True)
-        if entry is None:
-            row = Row(identity, new, self._covered(identity, old))
-            self._entries[identity.uid] = _Entry(row, {})
+            used.update({name: amount.stored() for name, amount in charge.used.items()})
+            held[charge.policy.name] = _sum(held[charge.policy.name], charge.amounts)
+        if known is not None:
+            row = known.row._replace(observed=application.new)
         else:
-            row = entry.row._replace(observed=new)
-            entry.row = row
-        return row
+            row = Row(identity, application.new, self._covered(identity, application.old))
+        entry = Entry(row, held, before=known)
+        self._entries.put(entry)
+        return charges, entry
 
-    def release(self, identity: Identity, old: Observed) -> list[Row]:
-        """Forget an object that is deleted; the rows to be kept. A recount must follow."""
-        uids = [identity.uid] if identity.uid in self._entries else self._uids_named(identity)
-        if not uids:
-            row = Row(identity, None, self._covered(identity, old))
-            if not row.is_void():
-                self._entries[identity.uid] = _Entry(row, {})
-            return [row]
-        rows = []
-        for uid in uids:
-            row = self._entries[uid].row._replace(observed=None)
-            rows.append(row)
-            if row.is_void():
-                del self._entries[uid]
-            else:
-                self._entries[uid].row = row
-        return rows
+    def confirm(self, entry: Entry) -> None:
+        """The entry is on record."""
+        entry.before = None
 
-    def undo(self, change: Change) -> Row:
-        """Undo a change that could not be recorded; the row as it was. A recount must follow."""
-        uid = change.row.identity.uid
-        if change.before is None:
-            self._entries.pop(uid, None)
-            return Row(change.row.identity, None, None)
-        self._entries[uid] = change.before
-        return change.before.row
+    def undo(self, entry: Entry) -> tuple[Row, bool] | None:
+        """Undo what could not be recorded. A recount must follow.
+
+        The row to be recorded instead, and whether it stays at all; None where a later call has replaced the entry.
+        """
+        entry.abandoned = True
+        uid = entry.row.identity.uid
+        if self._entries.get(uid) is not entry:
+            return None
+        before = entry.before
+        while before is not None and before.abandoned:
+            before = before.before
+        if before is None:
+            self._entries.drop(entry.row.identity)
+            return entry.row, False
+        self._entries.put(before)
+        return before.row, True
+
+    def renew(self, identity: Identity, new: Observed, old: Observed | None) -> Row | None:
+        """Take note of what an object uses now; what is used is left to the recount. None where it is deleted."""
+        known = self._entries.find(identity)
+        if known is None:
+            known = Entry(Row(identity, new, self._covered(identity, old)))
+        elif not known.is_live:
+            return None
+        self._entries.put(Entry(known.row._replace(observed=new), known.charged, before=known.before))
+        return known.row._replace(observed=new)
+
+    def release(self, identity: Identity, old: Observed) -> tuple[list[Row], list[Row]]:
+        """Forget an object that is deleted; the rows to be recorded, and those to be removed. A recount must follow."""
+        known = self._entries.find(identity) or self._anonymous(identity)
+        if known is None:
+            known = Entry(Row(identity, None, self._covered(identity, old)))
+        elif not known.is_live:
+            return [], []
+        row = known.row._replace(observed=None)
+        return [row], self._entries.put(Entry(row))
 
     def put(self, row: Row) -> None:
         """Take over a row that was kept. A recount must follow."""
-        self._entries[row.identity.uid] = _Entry(row, {})
+        self._entries.put(Entry(row))
 
-    def _entry_of(self, identity: Identity, *, existed: bool) -> _Entry | None:
-        """What is known of an object; one that existed before and comes without a UID is found by its name."""
-        entry = self._entries.get(identity.uid)
-        if entry is None and existed and not identity.has_uid:
-            named = self._uids_named(identity)
-            entry = self._entries[named[-1]] if named else None
-        return entry if entry and entry.row.observed is not None else None
-
-    def _uids_named(self, identity: Identity) -> list[str]:
-        return [
-            uid
-            for uid, entry in self._entries.items()
-            if entry.row.observed is not None
-            and (entry.row.identity.kind, entry.row.identity.name) == (identity.kind, identity.name)
-        ]
+    def _anonymous(self, identity: Identity) -> Entry | None:
+        """What came in under this name without a UID, and lives."""
+        named = self._entries.named(identity.kind, identity.name)
+        return next((entry for entry in named if entry.is_live and not entry.row.identity.has_uid), None)
 
     def _covered(self, identity: Identity, old: Observed | None) -> Observed | None:
         """What was counted for an object before the store saw it: what the files say of it, else its old use."""
@@ -205,12 +183,11 @@ class Book:
         uid = self._file_uids.get((identity.kind, identity.name))
         return self._files[uid] if uid is not None and not self._files[uid].identity.has_uid else None
 
-    def _held(self, entry: _Entry, application: Application) -> dict[str, ResourceList]:
-        old = use_of(application.old, application.now) if application.old else None
-        return {
-            source.policy.name: held_for(source.policy, entry.charged.get(source.policy.name, EMPTY), old)
-            for source in self._sources
-        }
+    def _held(self, known: Entry | None, request: QuotaRequest) -> dict[str, ResourceList]:
+        """What `used` of each quota holds for the object: of an object never seen, its old use is taken as counted."""
+        if known is not None and known.is_live:
+            return {source.policy.name: known.charged.get(source.policy.name, EMPTY) for source in self._sources}
+        return {source.policy.name: share(source.policy, request.old) for source in self._sources}
 
     def _states(self) -> list[QuotaState]:
         return [QuotaState(source.policy, self._used[source.policy.name]) for source in self._sources]
@@ -222,7 +199,7 @@ class Book:
         existing = list(self._existing())
         for source in self._sources:
             self._write_used(source.policy.name, self._count(source, existing, now))
-        for entry in self._entries.values():
+        for entry in self._entries:
             use = use_of(entry.row.observed, now) if entry.row.observed else None
             entry.charged = {source.policy.name: share(source.policy, use) for source in self._sources}
 
@@ -236,7 +213,7 @@ class Book:
                 _add_known(total, share(policy, use_of(observed, now)), +1)
             return total
         total = dict(source.used)
-        for entry in self._entries.values():
+        for entry in self._entries:
             if entry.row.observed:
                 _add_known(total, share(policy, use_of(entry.row.observed, now)), +1)
             if entry.row.covered:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import yaml
 
 from admission.objects import NumberText
@@ -14,7 +14,7 @@ from admission.standalone.errors import PolicyError
 
 SUFFIXES: Final = frozenset((".yaml", ".yml", ".json"))
 
-_decode_json = msgspec.json.Decoder(float_hook=NumberText).decode
+_MERGE: Final = "tag:yaml.org,2002:merge"
 
 
 class Document(NamedTuple):
@@ -32,14 +32,14 @@ class _Loader(yaml.CSafeLoader):
     """YAML as Kubernetes reads it: times stay texts, and a key may stand only once."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        mapping = super().construct_mapping(node, deep=deep)
-        if len(mapping) != len(node.value):
-            seen: set[Any] = set()
-            for key_node, _ in node.value:
-                if key_node.value in seen and key_node.tag != "tag:yaml.org,2002:merge":
-                    raise _KeyTwiceError(None, None, f'the key "{key_node.value}" stands twice', key_node.start_mark)
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            if isinstance(key_node, yaml.ScalarNode) and key_node.tag != _MERGE:
+                if key_node.value in seen:
+                    problem = f'the key "{key_node.value}" stands twice'
+                    raise _KeyTwiceError(None, None, problem, key_node.start_mark)
                 seen.add(key_node.value)
-        return mapping
+        return super().construct_mapping(node, deep=deep)
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -81,8 +81,10 @@ def parse_documents(data: bytes, name: str) -> list[Document]:
 def _bodies(data: bytes, name: str) -> list[Any]:
     if data.lstrip()[:1] == b"{":
         try:
-            return [_decode_json(data)]
-        except (msgspec.MsgspecError, RecursionError):
+            return [json.loads(data, object_pairs_hook=_unique, parse_float=NumberText, parse_constant=_no_number)]
+        except _JsonKeyTwiceError as error:
+            raise PolicyError(f"{name}: {error}") from None
+        except (ValueError, RecursionError):
             pass  # YAML in flow style, several documents, or broken: the YAML parser says which
     try:
         return list(yaml.load_all(data.decode(), _Loader))
@@ -92,6 +94,23 @@ def _bodies(data: bytes, name: str) -> list[Any]:
         raise PolicyError(f"{name}{_place(error)}") from None
     except (ValueError, RecursionError) as error:
         raise PolicyError(f"{name}: {type(error).__name__}: {error}") from None
+
+
+class _JsonKeyTwiceError(Exception):
+    """An object has a key twice."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for index, key in enumerate(keys) if key in keys[:index])
+        raise _JsonKeyTwiceError(f'the key "{twice}" stands twice')
+    return found
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is not a number")
 
 
 def _place(error: yaml.YAMLError) -> str:

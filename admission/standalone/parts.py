@@ -126,12 +126,25 @@ def _add_limit_range(part: FilePart, document: Document) -> None:
 
 def _add_quota(part: FilePart, document: Document) -> None:
     namespace = _validated(ResourceQuotaModel, document).metadata.namespace or DEFAULT_NAMESPACE
-    quota = _converted(ResourceQuota, document)
+    quota = _as_controlled(_converted(ResourceQuota, document))
     state = compile_quota(quota)
-    # A status that says anything is what the quota starts from, also where it does not say what is used.
-    has_status = quota.status is not None and (quota.status.hard is not None or quota.status.used is not None)
-    part.quotas.append((document.where, namespace, QuotaSource(state.policy, state.used if has_status else None)))
+    used = None if quota.status is None else state.used
+    part.quotas.append((document.where, namespace, QuotaSource(state.policy, used)))
     part.doubts += [f"{_title(document)}: {doubt}" for doubt in lint_quota(quota)]
+
+
+def _as_controlled(quota: ResourceQuota) -> ResourceQuota:
+    """The quota as its controller would have it: an empty status is none, and one without limits has those of the spec.
+
+    A status that says anything is what the quota starts from, also where it does not say what is used.
+    """
+    status = quota.status
+    if status is None or not (status.hard or status.used):
+        return msgspec.structs.replace(quota, status=None)
+    if status.hard:
+        return quota
+    hard = quota.spec.hard if quota.spec else None
+    return msgspec.structs.replace(quota, status=msgspec.structs.replace(status, hard=hard))
 
 
 def _add_object(part: FilePart, document: Document, resource: Resource) -> None:

@@ -26,11 +26,12 @@ SCHEMA_VERSION: Final = 1
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS objects (
     namespace TEXT NOT NULL, uid TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
-    observed TEXT, covered TEXT,
+    no_uid INTEGER NOT NULL, observed TEXT, covered TEXT,
     PRIMARY KEY (namespace, uid)
 ) WITHOUT ROWID
 """
-_SAVE: Final = "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?)"
+_SAVE: Final = "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?, ?)"
+_LOAD: Final = "SELECT namespace, uid, kind, name, no_uid, observed, covered FROM objects"
 _REMOVE: Final = "DELETE FROM objects WHERE namespace = ? AND uid = ?"
 
 
@@ -45,8 +46,8 @@ class Row(NamedTuple):
     observed: Observed | None
     covered: Observed | None
 
-    def is_void(self) -> bool:
-        """Whether nothing is left to remember."""
+    def is_gone(self) -> bool:
+        """Whether all that is left to remember is that the object was deleted."""
         return self.observed is None and self.covered is None
 
 
@@ -78,7 +79,10 @@ class State(Protocol):
         """All rows."""
 
     def write(self, row: Row) -> Pending:
-        """Keep a row in place of the one with the same namespace and UID; a void one is removed."""
+        """Keep a row in place of the one with the same namespace and UID."""
+
+    def remove(self, identity: Identity) -> Pending:
+        """Keep it no longer."""
 
     def close(self) -> None:
         """Finish what is under way."""
@@ -92,6 +96,10 @@ class MemoryState:
         return iter(())
 
     def write(self, row: Row) -> Pending:
+        """Done at once."""
+        return _DONE
+
+    def remove(self, identity: Identity) -> Pending:
         """Done at once."""
         return _DONE
 
@@ -110,22 +118,30 @@ class FileState:
         except BaseException:
             self._lock_file.close()
             raise
-        self._queue: queue.SimpleQueue[tuple[Row, Pending] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Row | Identity, Pending] | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write_batches, name="state-writer", daemon=True)
         self._writer.start()
 
     def rows(self) -> Iterator[Row]:
         """All rows; raises StateError where one cannot be read."""
         try:
-            for namespace, uid, kind, name, observed, covered in self._connection.execute("SELECT * FROM objects"):
-                yield Row(Identity(namespace, kind, name, uid), _decode(observed), _decode(covered))
+            for namespace, uid, kind, name, no_uid, observed, covered in self._connection.execute(_LOAD):
+                identity = Identity(namespace, kind, name, uid, not no_uid)
+                yield Row(identity, _decode(observed), _decode(covered))
         except (sqlite3.Error, msgspec.MsgspecError, ValueError) as error:
             raise StateError(f"{self._path}: cannot be read: {error}") from None
 
     def write(self, row: Row) -> Pending:
         """Queue a row for the next transaction."""
+        return self._enqueue(row)
+
+    def remove(self, identity: Identity) -> Pending:
+        """Queue the removal of a row for the next transaction."""
+        return self._enqueue(identity)
+
+    def _enqueue(self, change: Row | Identity) -> Pending:
         pending = Pending()
-        self._queue.put((row, pending))
+        self._queue.put((change, pending))
         return pending
 
     def close(self) -> None:
@@ -145,22 +161,20 @@ class FileState:
                     ended = True
                     break
                 batch.append(item)
-            error = self._commit([row for row, _ in batch])
+            error = self._commit([change for change, _ in batch])
             for _, pending in batch:
                 pending.finish(error)
             if ended:
                 return
 
-    def _commit(self, rows: Sequence[Row]) -> str | None:
+    def _commit(self, changes: Sequence[Row | Identity]) -> str | None:
         try:
             with self._connection:
-                for row in rows:
-                    identity = row.identity
-                    if row.is_void():
-                        self._connection.execute(_REMOVE, (identity.namespace, identity.uid))
+                for change in changes:
+                    if isinstance(change, Identity):
+                        self._connection.execute(_REMOVE, (change.namespace, change.uid))
                     else:
-                        values = (identity.kind, identity.name, _encode(row.observed), _encode(row.covered))
-                        self._connection.execute(_SAVE, (identity.namespace, identity.uid, *values))
+                        self._connection.execute(_SAVE, _values(change))
         except sqlite3.Error as error:
             return str(error)
         return None
@@ -198,6 +212,12 @@ def _connect(path: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise StateError(f"{path}: expected a state file of quota-admission: {error}") from None
     return connection
+
+
+def _values(row: Row) -> tuple[str | bytes | int | None, ...]:
+    identity = row.identity
+    texts = (identity.namespace, identity.uid, identity.kind, identity.name)
+    return (*texts, not identity.has_uid, _encode(row.observed), _encode(row.covered))
 
 
 def _print_quantity(value: Any) -> str:

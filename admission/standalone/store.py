@@ -21,7 +21,7 @@ from admission.quota.observe import Surroundings
 from admission.quota.observed import Observed
 from admission.resource_lists import ResourceList
 from admission.standalone.books import NOWHERE, Book
-from admission.standalone.state import MemoryState, Pending, State
+from admission.standalone.state import MemoryState, Pending, Row, State
 from admission.standalone.world import World
 
 log = logging.getLogger(__name__)
@@ -78,31 +78,37 @@ class StandaloneStore:
         namespace = application.identity.namespace
         with self._lock:
             book = self._book(namespace)
-            charges, change = book.reserve(application, self._limited)
-            if change is None:
+            charges, entry = book.reserve(application, self._limited)
+            if entry is None:
                 return charges
-            pending = self._state.write(change.row)
+            pending = self._state.write(entry.row)
         if not self._is_recorded(pending, application.deadline):
             with self._lock:
-                self._state.write(book.undo(change))
+                self._record(book.undo(entry))
                 book.recount(time.time())
             raise Denied(
                 "the use of quotas could not be recorded in time: nothing was admitted, try again",
                 reason="not-recorded",
             )
+        book.confirm(entry)
         return charges
 
     def renew(self, identity: Identity, new: Observed, old: Observed | None, deadline: float) -> None:
         """Take note of a change that quotas do not judge."""
         with self._lock:
-            pending = self._state.write(self._book(identity.namespace).renew(identity, new, old))
-        self._is_recorded(pending, deadline)
+            row = self._book(identity.namespace).renew(identity, new, old)
+            pending = self._state.write(row) if row is not None else None
+        if pending is not None:
+            self._is_recorded(pending, deadline)
 
     def release(self, identity: Identity, old: Observed, deadline: float) -> None:
         """Give back what a deleted object used."""
         with self._lock:
             book = self._book(identity.namespace)
-            written = [self._state.write(row) for row in book.release(identity, old)]
+            changed, forgotten = book.release(identity, old)
+            written = [self._state.write(row) for row in changed]
+            for row in forgotten:
+                self._state.remove(row.identity)
             book.recount(time.time())
         for pending in written:
             self._is_recorded(pending, deadline)
@@ -141,6 +147,14 @@ class StandaloneStore:
         self._books = {
             name: book for name, book in self._books.items() if name in self._world.namespaces or not book.is_empty()
         }
+
+    def _record(self, undone: tuple[Row, bool] | None) -> None:
+        if undone is not None:
+            row, stays = undone
+            if stays:
+                self._state.write(row)
+            else:
+                self._state.remove(row.identity)
 
     def _is_recorded(self, pending: Pending, deadline: float) -> bool:
         if not pending.wait(deadline - time.monotonic()):

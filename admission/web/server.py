@@ -89,6 +89,7 @@ class Server(BaseApplication):
             "accesslog": None,
             "loglevel": "warning",
             "proc_name": "quota-admission",
+            "when_ready": lambda _arbiter: _end_gently_on_interrupt(),
             "post_fork": lambda _arbiter, _worker: _die_with_parent(),
             "post_worker_init": lambda _worker: self._drain_on_signal(),
             "worker_exit": lambda _arbiter, _worker: self._stop(),
@@ -104,8 +105,10 @@ class Server(BaseApplication):
 
     def _drain_on_signal(self) -> None:
         """Say "not ready" as soon as the end is asked for, before the last requests are answered."""
+        # Ctrl-C at a terminal reaches the worker too, and must not cut off what is under way.
+        end_gently = self._draining(signal.getsignal(signal.SIGTERM))
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._draining(signal.getsignal(number)))
+            signal.signal(number, end_gently)
 
     def _draining(self, then: Any) -> Callable[[int, FrameType | None], None]:
         def handler(number: int, frame: FrameType | None) -> None:
@@ -153,6 +156,11 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"expected HOST:PORT, got {address!r}")
     return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def _end_gently_on_interrupt() -> None:
+    """Let the parent process take SIGINT for SIGTERM: gunicorn's own way is to cut off what is under way."""
+    signal.signal(signal.SIGINT, lambda _number, _frame: os.kill(os.getpid(), signal.SIGTERM))
 
 
 def _die_with_parent() -> None:

@@ -26,6 +26,8 @@ GRACE_MILLISECONDS: Final = 10
 """How long a thread waits for the rest of a request before it leaves that to the event loop."""
 PATIENCE: Final = 10.0
 """Seconds that a client has for the handshake, or from the first to the last byte of a request."""
+LAST_PATIENCE: Final = 3.0
+"""Seconds that a client has for the rest of its request once the server is about to end."""
 MAX_HEAD: Final = 65536
 """Bytes of a head that are gathered; gunicorn refuses smaller ones already."""
 MAX_GATHERED: Final = 64 * 2**20
@@ -47,6 +49,7 @@ class ReviewWorker(gthread.ThreadWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._max_body: int = getattr(self.app, "max_body", MAX_GATHERED)
+        self._ended_at: float | None = None
         self._gathered = 0
         self._gathered_lock = threading.Lock()
 
@@ -91,6 +94,8 @@ class ReviewWorker(gthread.ThreadWorker):
     def murder_pending(self) -> None:
         """Close the connections that were waited for long enough."""
         now = time.monotonic()
+        if not self.alive:
+            self._hurry(now)
         overdue = [conn for conn in self.pending_conns if conn.timeout is not None and conn.timeout <= now]
         for conn in overdue:
             self.pending_conns.remove(conn)
@@ -99,6 +104,13 @@ class ReviewWorker(gthread.ThreadWorker):
                 self.poller.unregister(conn.sock)
             self.nr_conns -= 1
             conn.close()
+
+    def _hurry(self, now: float) -> None:
+        """While the server ends: who has begun a request may finish it, who has said nothing is not waited for."""
+        self._ended_at = self._ended_at or now
+        for conn in self.pending_conns:
+            limit = self._ended_at + LAST_PATIENCE if conn.__dict__.get("received") else now
+            conn.timeout = limit if conn.timeout is None else min(conn.timeout, limit)
 
     def _account(self, size: int) -> None:
         with self._gathered_lock:
