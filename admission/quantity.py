@@ -40,6 +40,7 @@ _EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]+)")
 _MAX_INT64: Final = 2**63 - 1
 _MILLI_GUARD: Final = _MAX_INT64 // 1000
 _KIBI: Final = 1024 * 10**9
+_LARGEST_BINARY: Final = _MAX_INT64 * 10**9
 _WRAPPING_SHIFTS: Final = frozenset((1, 2, 3, 6, 9))
 _CACHED_TEXT: Final = 24
 """Texts up to this length are remembered: longer ones are rare, and must not be able to fill the memory."""
@@ -163,7 +164,7 @@ class Quantity:
         """What comes back where it is written and read again: the format may be another, the number is not."""
         if self.format == DECIMAL_SI:
             return self
-        if self.format == BINARY_SI and self.nano % _KIBI == 0:
+        if self.format == BINARY_SI and self.nano % _KIBI == 0 and abs(self.nano) <= _LARGEST_BINARY:
             return self
         return Quantity.parse(str(self))
 
@@ -317,7 +318,7 @@ def _binary(number: _Number, power: int) -> Quantity:
         raise QuantityError(ERR_NUMERIC)
     mantissa = int(number.integer + number.fraction) << power
     nano = mantissa * 10 ** (9 - places) if places <= 9 else _divide_away(mantissa, 10 ** (places - 9))
-    nano = min(nano, _MAX_INT64 * 10**9)
+    nano = min(nano, _LARGEST_BINARY)
     # A binary quantity below 1 turns decimal in the original.
     fmt: Format = DECIMAL_SI if 0 < nano < 10**9 else BINARY_SI
     return Quantity(number.factor * nano, fmt, wide=True)
