@@ -42,7 +42,7 @@ class EmptyService:
 def main(bind: str, admin_bind: str, cert_dir: Path, threads: int) -> None:
     """Serve an empty endpoint."""
     certificate = ServingCertificate(cert_dir / "tls.crt", cert_dir / "tls.key")
-    Server(Listening(bind, listen(admin_bind), certificate, threads, 120), EmptyService).run()
+    Server(Listening(bind, listen(admin_bind), certificate, threads, 120, 3 * 2**20), EmptyService).run()
 
 
 main()
