@@ -9,10 +9,8 @@ import pytest
 
 from admission.apiserver import Outcome
 from tests.submit.inprocess import Json, Pipelined, api_server
-from tests.vectors.replaying import Replay, as_listed, vectors
+from tests.vectors.replaying import WRITTEN_WITH_AN_EXPONENT, InProcess, as_listed, vectors
 
-WRITTEN_WITH_AN_EXPONENT = {"lr-00454", "lr-00494", "generated-00548"}
-"""Their reviews do not say what decided them (see tests/vectors)."""
 OUTCOMES = ("allowed", "denied", "invalid-after-defaults")
 DENIED = 'admission webhook "enforce.quota-admission.dev" denied the request: '
 
@@ -25,7 +23,7 @@ def recorded() -> dict[str, list[Json]]:
 
 def played(vector: Json) -> Outcome:
     request = vector["review"]["request"]
-    server = api_server(Pipelined(Replay(vector).namespace))
+    server = api_server(Pipelined(InProcess(vector).namespace))
     if request["operation"] == "CREATE":
         return server.create(request["object"], request["namespace"], dry_run=request["dryRun"])
     return server.update(
