@@ -121,6 +121,22 @@ def test_an_exponent_beyond_1000_is_refused_at_once(text):
     assert time.perf_counter() - begin < 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0" * 2047 + "x",
+        "1" * 2047 + "x",
+        "0" * 1023 + "." + "0" * 1023 + "x",
+        "0" * 700 + "1" * 700 + "x",
+        "E" * 2047 + ".",
+    ],
+    ids=["zeros", "ones", "zeros and a point", "zeros and ones", "letters"],
+)
+def test_a_long_text_that_fits_nowhere_is_refused_without_trying_every_way_to_read_it(text):
+    with pytest.raises(QuantityError, match="must match"):
+        q(text)
+
+
 def test_an_exponent_of_1000_is_read_exactly():
     assert q("1e1000").nano == 10**1009
     assert str(q("1e1000") + ZERO) == "10e999"
