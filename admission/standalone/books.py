@@ -18,7 +18,7 @@ from admission.quota.policy import QuotaPolicy, QuotaState
 from admission.resource_lists import EMPTY, ResourceList, add_into
 from admission.standalone.entries import Entries, Entry
 from admission.standalone.parts import QuotaSource
-from admission.standalone.state import Row
+from admission.standalone.state import BaseRow, Row
 from admission.standalone.world import FileObject, NamespaceWorld
 
 NOWHERE = NamespaceWorld()
@@ -35,6 +35,7 @@ class Book:
         self._entries = Entries()
         self._used: dict[str, dict[str, Quantity]] = {}
         self._file_uids: dict[tuple[str, str], str] = {}
+        self._bases: dict[str, BaseRow] = {}
         self.adopt(world, devices)
 
     def adopt(self, world: NamespaceWorld, devices: DeviceClasses) -> None:
@@ -46,6 +47,27 @@ class Book:
         self._file_uids = {(found.identity.kind, found.identity.name): found.identity.uid for found in world.objects}
         self._entries.drop_gone(name for name in self._file_uids if name not in before)
         self._used = {source.policy.name: self._used.get(source.policy.name, {}) for source in world.quotas}
+
+    def settle_bases(self, namespace: str, now: float) -> list[BaseRow]:
+        """Let a `status.used` that is new say what is used in all, and a known one what was used at the start.
+
+        The bases to be recorded. Called once the rows of the namespace are known; a recount must follow.
+        """
+        changed = []
+        for source in self._sources:
+            name = source.policy.name
+            known = self._bases.get(name)
+            if source.used is None or (known is not None and known.used == _printed(source.used)):
+                continue
+            adjust: dict[str, Quantity] = dict.fromkeys(source.used, ZERO)
+            self._add_changes(adjust, source.policy, now, -1)
+            self._bases[name] = BaseRow(namespace, name, _printed(source.used), adjust)
+            changed.append(self._bases[name])
+        return changed
+
+    def put_base(self, base: BaseRow) -> None:
+        """Take over a base that was kept."""
+        self._bases[base.quota] = base
 
     # -- looking
 
@@ -213,12 +235,17 @@ class Book:
                 _add_known(total, share(policy, use_of(observed, now)), +1)
             return total
         total = dict(source.used)
+        self._add_changes(total, policy, now, +1)
+        _add_known(total, self._bases[policy.name].adjust if policy.name in self._bases else EMPTY, +1)
+        return {name: amount if amount.nano >= 0 else ZERO for name, amount in total.items()}
+
+    def _add_changes(self, total: dict[str, Quantity], policy: QuotaPolicy, now: float, sign: int) -> None:
+        """Add, or take out, what the store has seen change."""
         for entry in self._entries:
             if entry.row.observed:
-                _add_known(total, share(policy, use_of(entry.row.observed, now)), +1)
+                _add_known(total, share(policy, use_of(entry.row.observed, now)), sign)
             if entry.row.covered:
-                _add_known(total, share(policy, use_of(entry.row.covered, now)), -1)
-        return {name: amount if amount.nano >= 0 else ZERO for name, amount in total.items()}
+                _add_known(total, share(policy, use_of(entry.row.covered, now)), -sign)
 
     def _write_used(self, quota: str, counted: Mapping[str, Quantity]) -> None:
         used = self._used[quota]
@@ -232,6 +259,10 @@ def _sum(left: ResourceList, right: ResourceList) -> ResourceList:
     total = dict(left)
     add_into(total, right)
     return total
+
+
+def _printed(amounts: ResourceList) -> dict[str, str]:
+    return {name: str(amount) for name, amount in amounts.items()}
 
 
 def _add_known(total: dict[str, Quantity], amounts: ResourceList, sign: int) -> None:

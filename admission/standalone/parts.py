@@ -72,6 +72,17 @@ class FilePart:
     custom_kinds: CustomResources = field(default_factory=dict)
     """What the kinds in the file that are not built in were taken for."""
 
+    def holds_nothing(self) -> bool:
+        """Whether there is no object in the file."""
+        return not (
+            self.namespaces
+            or self.priority_classes
+            or self.device_classes
+            or self.limit_ranges
+            or self.quotas
+            or self.objects
+        )
+
     def stands_with(self, custom: CustomResources) -> bool:
         """Whether the file would be read the same with these custom resources."""
         return all(resource_for(group_kind, custom) == taken for group_kind, taken in self.custom_kinds.items())

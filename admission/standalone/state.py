@@ -30,6 +30,14 @@ CREATE TABLE IF NOT EXISTS objects (
     PRIMARY KEY (namespace, uid)
 ) WITHOUT ROWID
 """
+_BASES_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS bases (
+    namespace TEXT NOT NULL, quota TEXT NOT NULL, used TEXT NOT NULL, adjust TEXT NOT NULL,
+    PRIMARY KEY (namespace, quota)
+) WITHOUT ROWID
+"""
+_SAVE_BASE: Final = "INSERT OR REPLACE INTO bases VALUES (?, ?, ?, ?)"
+_LOAD_BASES: Final = "SELECT namespace, quota, used, adjust FROM bases"
 _SAVE: Final = "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?, ?)"
 _LOAD: Final = "SELECT namespace, uid, kind, name, no_uid, observed, covered FROM objects"
 _REMOVE: Final = "DELETE FROM objects WHERE namespace = ? AND uid = ?"
@@ -49,6 +57,21 @@ class Row(NamedTuple):
     def is_gone(self) -> bool:
         """Whether all that is left to remember is that the object was deleted."""
         return self.observed is None and self.covered is None
+
+
+class BaseRow(NamedTuple):
+    """The `status.used` that a quota started from, as printed, and what is to be added to it.
+
+    `adjust` takes out what the store already knew of when a new `status.used` was given: that says what is used in all.
+    """
+
+    namespace: str
+    quota: str
+    used: dict[str, str]
+    adjust: dict[str, Quantity]
+
+
+Kept = Row | BaseRow
 
 
 class Pending:
@@ -76,10 +99,13 @@ class State(Protocol):
     """Where rows are kept."""
 
     def rows(self) -> Iterator[Row]:
-        """All rows."""
+        """What is kept of objects."""
 
-    def write(self, row: Row) -> Pending:
-        """Keep a row in place of the one with the same namespace and UID."""
+    def bases(self) -> Iterator[BaseRow]:
+        """What is kept of quotas."""
+
+    def write(self, row: Kept) -> Pending:
+        """Keep a row in place of the one of the same object or quota."""
 
     def remove(self, identity: Identity) -> Pending:
         """Keep it no longer."""
@@ -95,7 +121,11 @@ class MemoryState:
         """Nothing is ever known before."""
         return iter(())
 
-    def write(self, row: Row) -> Pending:
+    def bases(self) -> Iterator[BaseRow]:
+        """Nothing is ever known before."""
+        return iter(())
+
+    def write(self, row: Kept) -> Pending:
         """Done at once."""
         return _DONE
 
@@ -118,7 +148,7 @@ class FileState:
         except BaseException:
             self._lock_file.close()
             raise
-        self._queue: queue.SimpleQueue[tuple[Row | Identity, Pending] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Kept | Identity, Pending] | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write_batches, name="state-writer", daemon=True)
         self._writer.start()
 
@@ -131,7 +161,15 @@ class FileState:
         except (sqlite3.Error, msgspec.MsgspecError, ValueError) as error:
             raise StateError(f"{self._path}: cannot be read: {error}") from None
 
-    def write(self, row: Row) -> Pending:
+    def bases(self) -> Iterator[BaseRow]:
+        """All quotas' bases; raises StateError where one cannot be read."""
+        try:
+            for namespace, quota, used, adjust in self._connection.execute(_LOAD_BASES):
+                yield BaseRow(namespace, quota, _decode_printed(used), _decode_amounts(adjust))
+        except (sqlite3.Error, msgspec.MsgspecError, ValueError) as error:
+            raise StateError(f"{self._path}: cannot be read: {error}") from None
+
+    def write(self, row: Kept) -> Pending:
         """Queue a row for the next transaction."""
         return self._enqueue(row)
 
@@ -139,7 +177,7 @@ class FileState:
         """Queue the removal of a row for the next transaction."""
         return self._enqueue(identity)
 
-    def _enqueue(self, change: Row | Identity) -> Pending:
+    def _enqueue(self, change: Kept | Identity) -> Pending:
         pending = Pending()
         self._queue.put((change, pending))
         return pending
@@ -167,12 +205,15 @@ class FileState:
             if ended:
                 return
 
-    def _commit(self, changes: Sequence[Row | Identity]) -> str | None:
+    def _commit(self, changes: Sequence[Kept | Identity]) -> str | None:
         try:
             with self._connection:
                 for change in changes:
                     if isinstance(change, Identity):
                         self._connection.execute(_REMOVE, (change.namespace, change.uid))
+                    elif isinstance(change, BaseRow):
+                        values = (_encoder.encode(change.used), _encoder.encode(change.adjust))
+                        self._connection.execute(_SAVE_BASE, (change.namespace, change.quota, *values))
                     else:
                         self._connection.execute(_SAVE, _values(change))
         except sqlite3.Error as error:
@@ -205,6 +246,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(_SCHEMA)
+        connection.execute(_BASES_SCHEMA)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.commit()
     except OSError as error:
@@ -226,6 +268,8 @@ def _print_quantity(value: Any) -> str:
 
 _encoder = msgspec.json.Encoder(enc_hook=_print_quantity)
 _decoder = msgspec.json.Decoder(Observed, dec_hook=lambda _type, text: Quantity.parse(text))
+_decode_printed = msgspec.json.Decoder(dict[str, str]).decode
+_decode_amounts = msgspec.json.Decoder(dict[str, Quantity], dec_hook=lambda _type, text: Quantity.parse(text)).decode
 
 
 def _encode(observed: Observed | None) -> bytes | None:

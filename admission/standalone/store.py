@@ -46,7 +46,11 @@ class StandaloneStore:
         self._books = {name: Book(namespace, world.devices) for name, namespace in world.namespaces.items()}
         for row in self._state.rows():
             self._book(row.identity.namespace).put(row)
-        self.recount()
+        for base in self._state.bases():
+            self._book(base.namespace).put_base(base)
+        with self._lock:
+            self._settle_bases()
+            self._recount_locked()
 
     # -- policies
 
@@ -60,6 +64,7 @@ class StandaloneStore:
             self._world = world
             for name in {*self._books, *world.namespaces}:
                 self._book(name).adopt(world.namespaces.get(name, NOWHERE), world.devices)
+            self._settle_bases()
             self._recount_locked()
 
     # -- ledger
@@ -139,6 +144,12 @@ class StandaloneStore:
         if book is None:
             book = self._books[namespace] = Book(NOWHERE, self._world.devices)
         return book
+
+    def _settle_bases(self) -> None:
+        now = time.time()
+        for name, book in self._books.items():
+            for base in book.settle_bases(name, now):
+                self._state.write(base)
 
     def _recount_locked(self) -> None:
         now = time.time()

@@ -89,7 +89,12 @@ class Folder:
         return world
 
     def _read(self, path: Path, custom: CustomResources) -> FilePart:
-        return read_part(path, str(path.relative_to(self._root)), custom)
+        name = str(path.relative_to(self._root))
+        part = read_part(path, name, custom)
+        if part.holds_nothing() and path in self._parts and not self._parts[path][1].holds_nothing():
+            # A file is empty for a moment whenever a shell redirects into it: that must not lift the policies in it.
+            raise PolicyError(f"{name}: is empty; remove the file to remove what it held")
+        return part
 
 
 def build_world(parts: Iterable[FilePart], now: float | None = None) -> World:

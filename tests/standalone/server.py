@@ -148,11 +148,13 @@ class ServerProcess:
                 raise AssertionError(f"the server was not ready in time:\n{self.log()}")
             time.sleep(0.02)
 
-    def stop(self, with_signal: int = signal.SIGTERM, within: float = STOP_WITHIN) -> int:
-        """Ask the server to end; its exit code."""
+    def stop(self, with_signal: int = signal.SIGTERM, *, leave_connections: bool = False) -> int:
+        """Ask the server to end; its exit code. It lingers for a moment for the sake of connections that are kept."""
         assert self.process is not None
+        if not leave_connections:
+            self.connection().close()
         self.process.send_signal(with_signal)
-        return self.process.wait(within)
+        return self.process.wait(STOP_WITHIN)
 
     def kill9(self) -> None:
         """Kill the main process, and only that."""

