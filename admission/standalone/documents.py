@@ -48,13 +48,18 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def policy_files(folder: Path) -> Iterator[Path]:
-    """The files under a folder that are read, sorted; hidden ones are not (mounted volumes keep their links there)."""
+def policy_files(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """The files under a folder that are read, sorted; hidden ones are not (mounted volumes keep their links there).
+
+    `above` are the folders that this one lies in: a link back to one of them is not followed.
+    """
+    above |= {folder.resolve()}
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):
             continue
         if path.is_dir():
-            yield from policy_files(path)
+            if path.resolve() not in above:
+                yield from policy_files(path, above)
         elif path.suffix.lower() in SUFFIXES:
             yield path
 

@@ -34,7 +34,8 @@ MAX_GATHERED: Final = 64 * 2**20
 """Bytes that all unfinished requests together may hold; beyond, connections are closed."""
 
 _LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,15})[ \t]*\r\n", re.IGNORECASE)
-_SPECIAL: Final = re.compile(rb"\r\n(transfer-encoding|expect):", re.IGNORECASE)
+_CHUNKED: Final = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
+_CHUNK_SIZE: Final = re.compile(rb"[0-9a-f]+[ \t]*(;.*)?", re.IGNORECASE)
 _STATUS: Final = {
     errors.LimitRequestLine: (414, "URI Too Long"),
     errors.LimitRequestHeaders: (431, "Request Header Fields Too Large"),
@@ -142,11 +143,21 @@ def is_whole(received: bytes | bytearray, max_body: int) -> bool:
     if end < 0:
         return len(received) > MAX_HEAD
     head = bytes(received[: end + 2])
+    if _CHUNKED.search(head):
+        return _is_whole_in_chunks(bytes(received[end + 4 :]), max_body)
     length = _LENGTH.search(head)
-    if length is None or _SPECIAL.search(head):
+    if length is None:
         return True
     body = int(length[1])
     return body > max_body or len(received) >= end + 4 + body
+
+
+def _is_whole_in_chunks(body: bytes, max_body: int) -> bool:
+    """Whether this is the end of a body in chunks, or one that the parser will refuse."""
+    size, line, _ = body.partition(b"\r\n")
+    if (line and not _CHUNK_SIZE.fullmatch(size)) or len(size) > 100:
+        return True
+    return body.endswith(b"\r\n\r\n") or len(body) > 2 * max_body
 
 
 def _shake_hands(conn: Any) -> bool:

@@ -195,3 +195,14 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, what):
         path.mkdir()
     with pytest.raises(PolicyError, match=r"^a\.yaml: "):
         read_documents(path, "a.yaml")
+
+
+def test_a_link_back_to_a_folder_above_is_not_followed(tmp_path):
+    (tmp_path / "team").mkdir()
+    (tmp_path / "team" / "a.yaml").touch()
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "team")
+    for number in range(3):
+        (tmp_path / "team" / f"up{number}").symlink_to(tmp_path)
+        (tmp_path / f"here{number}").symlink_to(".")
+    found = [str(path.relative_to(tmp_path)) for path in policy_files(tmp_path)]
+    assert found == ["elsewhere/a.yaml", "team/a.yaml"]

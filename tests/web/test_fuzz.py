@@ -120,7 +120,7 @@ def webhook(tmp_path_factory):
 
 
 FUZZ = settings(
-    max_examples=7 * settings.default.max_examples,
+    max_examples=4 * settings.default.max_examples,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     deadline=None,
 )
