@@ -113,7 +113,7 @@ def test_an_update_adds_what_the_object_grew(here, server):
     result = submitted(with_ports(4), options=options)
     assert result.stderr.splitlines()[-1] == (
         'Error from server (Forbidden): error when replacing "STDIN": admission webhook '
-        '"enforce.quota-admission.dev" denied the request: exceeded quota: compute, requested: services.nodeports=3, '
+        '"enforce.quota-admission.dev" denied the request: exceeded quota: compute, requested: services.nodeports=2, '
         "used: services.nodeports=2, limited: services.nodeports=3"
     )
     assert server.usage("grown")["compute"]["services.nodeports"] == "2"
