@@ -10,7 +10,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed (set PYTHON=/path/to/python3)"; exit 1; }
@@ -39,6 +39,10 @@ run: $(VENV)/run.installed ## Serve the example namespace on https://127.0.0.1:1
 .PHONY: test
 test: $(VENV)/test.installed ## Run all tests; what is left out is said at the end, with the reason
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+.PHONY: controlplane
+controlplane: $(BIN)/python ## Build the Kubernetes that some tests run against (needs Go; once, about 15 minutes)
+	$(BIN)/python -m tests.cluster.build
 
 .PHONY: lint
 lint: $(VENV)/lint.installed ## Check style, types and layers
