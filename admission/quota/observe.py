@@ -48,6 +48,13 @@ def decode(kind: str, data: msgspec.Raw | bytes, what: str) -> CountedObject:
 
 def observe(kind: str, counted: CountedObject, surroundings: Surroundings) -> Observed:
     """What quotas know of an object."""
+    observed = _measure(kind, counted, surroundings)
+    if meta_of(counted).deletion_timestamp is not None:
+        return msgspec.structs.replace(observed, deleting=True)
+    return observed
+
+
+def _measure(kind: str, counted: CountedObject, surroundings: Surroundings) -> Observed:
     if isinstance(counted, Pod):
         return observe_pod(counted)
     if isinstance(counted, VolumeClaim):

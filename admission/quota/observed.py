@@ -39,7 +39,7 @@ class Observed(msgspec.Struct, frozen=True):
     `facts` is None for kinds that no scope ever matches. `counts_until` is set for a pod that is being deleted: the
     time (seconds since the epoch) after which only `count/pods` still counts it. `extended_claim` is the name of the
     claim made for a pod's extended resources, `owner_pod` the UID of the pod that such a claim was made for, `created`
-    when (RFC 3339); each is empty where it does not apply.
+    when (RFC 3339); each is empty where it does not apply. `deleting` says that the object is marked for deletion.
     """
 
     usage: dict[str, Quantity]
@@ -48,6 +48,7 @@ class Observed(msgspec.Struct, frozen=True):
     extended_claim: str = ""
     owner_pod: str = ""
     created: str = ""
+    deleting: bool = False
 
     def usage_at(self, now: float) -> ResourceList:
         """The usage at a time; without names that are no longer counted by then."""

@@ -148,6 +148,7 @@ class FileState:
         except BaseException:
             self._lock_file.close()
             raise
+        self._inode = path.stat().st_ino
         self._queue: queue.SimpleQueue[tuple[Kept | Identity, Pending] | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write_batches, name="state-writer", daemon=True)
         self._writer.start()
@@ -205,7 +206,16 @@ class FileState:
             if ended:
                 return
 
+    def _is_in_place(self) -> bool:
+        """Whether the file is still the one that was opened: what is written to another is lost."""
+        try:
+            return self._path.stat().st_ino == self._inode
+        except OSError:
+            return False
+
     def _commit(self, changes: Sequence[Kept | Identity]) -> str | None:
+        if not self._is_in_place():
+            return f"{self._path} was removed or replaced; restart the server"
         try:
             with self._connection:
                 for change in changes:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from admission.errors import Denied
 from admission.ledger import Application, Identity
@@ -25,6 +26,9 @@ from admission.standalone.state import MemoryState, Pending, Row, State
 from admission.standalone.world import World
 
 log = logging.getLogger(__name__)
+
+RECORD_SECONDS: Final = 5.0
+"""How long a second attempt to record something may take."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +47,17 @@ class StandaloneStore:
         self._state = state or MemoryState()
         self._limited = tuple(limited)
         self._lock = threading.Lock()
+        self._unrecorded: dict[tuple[str, str], Row] = {}
+        self._last_failure: str | None = None
         self._books = {name: Book(namespace, world.devices) for name, namespace in world.namespaces.items()}
         for row in self._state.rows():
             self._book(row.identity.namespace).put(row)
         for base in self._state.bases():
             self._book(base.namespace).put_base(base)
         with self._lock:
-            self._settle_bases()
+            settled = self._settle_bases()
             self._recount_locked()
+        self._wait_for(settled)
 
     # -- policies
 
@@ -64,8 +71,9 @@ class StandaloneStore:
             self._world = world
             for name in {*self._books, *world.namespaces}:
                 self._book(name).adopt(world.namespaces.get(name, NOWHERE), world.devices)
-            self._settle_bases()
+            settled = self._settle_bases()
             self._recount_locked()
+        self._wait_for(settled)
 
     # -- ledger
 
@@ -103,25 +111,47 @@ class StandaloneStore:
         with self._lock:
             row = self._book(identity.namespace).renew(identity, new, old)
             pending = self._state.write(row) if row is not None else None
-        if pending is not None:
-            self._is_recorded(pending, deadline)
+        if row is not None and pending is not None:
+            self._remember(row, self._is_recorded(pending, deadline))
 
     def release(self, identity: Identity, old: Observed, deadline: float) -> None:
         """Give back what a deleted object used."""
         with self._lock:
             book = self._book(identity.namespace)
-            changed, forgotten = book.release(identity, old)
-            written = [self._state.write(row) for row in changed]
+            changed, forgotten = book.release(identity, old, time.time())
+            written = [(row, self._state.write(row)) for row in changed]
             for row in forgotten:
                 self._state.remove(row.identity)
-            book.recount(time.time())
-        for pending in written:
-            self._is_recorded(pending, deadline)
+        for row, pending in written:
+            self._remember(row, self._is_recorded(pending, deadline))
 
     def recount(self) -> None:
-        """Set what is used to what exists."""
+        """Set what is used to what exists, and try again to record what could not be recorded."""
         with self._lock:
             self._recount_locked()
+            again = [(row, self._state.write(row)) for row in self._unrecorded.values()]
+        for row, pending in again:
+            self._remember(row, self._is_recorded(pending, time.monotonic() + RECORD_SECONDS))
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the state file; None where all is on record."""
+        if self._unrecorded:
+            return f"{len(self._unrecorded)} changes are not on record: {self._last_failure}"
+        return self._last_failure
+
+    def _remember(self, row: Row, recorded: bool) -> None:
+        """Keep what was answered but could not be recorded, for the next attempt."""
+        key = (row.identity.namespace, row.identity.uid)
+        with self._lock:
+            if recorded:
+                self._unrecorded.pop(key, None)
+            else:
+                self._unrecorded[key] = row
+
+    def doubts(self) -> Sequence[str]:
+        """What the policies in force say that is hardly meant."""
+        return self._world.doubts
 
     def usage(self, namespace: str | None = None) -> dict[str, dict[str, QuotaUsage]]:
         """Namespace -> quota name -> hard and used; of one namespace where it is named."""
@@ -145,11 +175,14 @@ class StandaloneStore:
             book = self._books[namespace] = Book(NOWHERE, self._world.devices)
         return book
 
-    def _settle_bases(self) -> None:
+    def _settle_bases(self) -> list[Pending]:
         now = time.time()
-        for name, book in self._books.items():
-            for base in book.settle_bases(name, now):
-                self._state.write(base)
+        return [self._state.write(base) for name, book in self._books.items() for base in book.settle_bases(name, now)]
+
+    def _wait_for(self, written: Sequence[Pending]) -> None:
+        give_up = time.monotonic() + RECORD_SECONDS
+        for pending in written:
+            self._is_recorded(pending, give_up)
 
     def _recount_locked(self) -> None:
         now = time.time()
@@ -169,12 +202,14 @@ class StandaloneStore:
 
     def _is_recorded(self, pending: Pending, deadline: float) -> bool:
         if not pending.wait(deadline - time.monotonic()):
-            log.error("the state file could not be written in time")
-            return False
-        if pending.error:
-            log.error("the state file could not be written: %s", pending.error)
-            return False
-        return True
+            self._last_failure = "the state file could not be written in time"
+        elif pending.error:
+            self._last_failure = f"the state file could not be written: {pending.error}"
+        else:
+            self._last_failure = None
+            return True
+        log.error(self._last_failure)
+        return False
 
 
 def _printed(amounts: ResourceList) -> dict[str, str]:

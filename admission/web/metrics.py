@@ -53,6 +53,16 @@ class Metrics:
             "When the policies in force were read, in seconds since the epoch.",
             registry=self.registry,
         )
+        self.policy_doubts = Gauge(
+            "quota_admission_policy_doubts",
+            "Lines about policies in force that are hardly meant, as they stand in the log.",
+            registry=self.registry,
+        )
+        self.state_failing = Gauge(
+            "quota_admission_state_failing",
+            "1 while the state file cannot be written: what would need it is refused.",
+            registry=self.registry,
+        )
         self.certificate_expiry = Gauge(
             "quota_admission_certificate_expiry_timestamp_seconds",
             "When the serving certificate ends, in seconds since the epoch.",

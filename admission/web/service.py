@@ -81,6 +81,7 @@ class StandaloneService:
             note = f"the set read at {since} is in force: {policies.error}"
         return [
             Check("policies", ready=True, note=note),
+            Check("state", ready=True, note=self._store.problem or ""),
             Check("certificate", ready=True, note=self._certificate.problem or ""),
             Check("shutdown", ready=not self._stopping.is_set(), note="stopping" if self._stopping.is_set() else ""),
         ]
@@ -91,6 +92,8 @@ class StandaloneService:
         metrics.policy_reloads.labels("failure").set_function(lambda: watcher.state.failed)
         metrics.policies_stale.set_function(lambda: 1 if watcher.state.error else 0)
         metrics.policies_loaded.set_function(lambda: watcher.state.loaded_at)
+        metrics.state_failing.set_function(lambda: 1 if self._store.problem else 0)
+        metrics.policy_doubts.set_function(lambda: len(self._store.doubts()))
         metrics.certificate_expiry.set_function(lambda: certificate.expires_at)
         metrics.certificate_stale.set_function(lambda: 1 if certificate.problem else 0)
 

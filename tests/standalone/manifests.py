@@ -14,7 +14,7 @@ _serial = itertools.count(1)
 
 def fresh_uid(what: str = "uid") -> str:
     """A UID that no other object of this process has."""
-    return f"{what}-{next(_serial)}"
+    return f"{what}-{next(_serial):06d}"
 
 
 def amounts(line: str) -> dict[str, str]:

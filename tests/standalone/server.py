@@ -16,6 +16,7 @@ import sys
 import sysconfig
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -231,7 +232,7 @@ class ServerProcess:
         return context
 
     def new_connection(self, timeout: float = 30.0) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=self.client_context())
+        return _Connection("127.0.0.1", self.port, timeout=timeout, context=self.client_context())
 
     def tls_socket(self, timeout: float = 30.0) -> ssl.SSLSocket:
         """A connection to speak HTTP on by hand."""
@@ -320,6 +321,21 @@ class ServerProcess:
     def errors(self) -> float:
         """How many calls ended in an error of the server's own."""
         return self.metric("quota_admission_reviews_total", outcome="error")
+
+
+class _Connection(http.client.HTTPSConnection):
+    """A connection that leaves nothing open where the server is killed while it is made."""
+
+    def connect(self) -> None:
+        try:
+            super().connect()
+        except OSError as error:
+            # The ssl module forgets the socket it was about to make where the peer resets at that very moment.
+            for frame, _ in traceback.walk_tb(error.__traceback__):
+                half_made = frame.f_locals.get("self")
+                if isinstance(half_made, ssl.SSLSocket):
+                    half_made.close()
+            raise
 
 
 def _exchange(

