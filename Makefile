@@ -17,6 +17,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/run.installed: setup.cfg pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing into $(VENV), which takes a minute..."
 	$(PIP) install -c constraints.txt -e .
 	@touch $@
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from admission.quota.check import LimitedResource
 from admission.quota.scopes import ALL_SCOPES, SCOPES_WITH_VALUES, Scope
 from admission.readable import first_error
+from admission.standalone.documents import read_mapping
+from admission.standalone.errors import PolicyError
 
 API_SERVER_DOCUMENTS = {
     ("apiserver.config.k8s.io/v1", "ResourceQuotaConfiguration"),
@@ -101,11 +102,9 @@ def load_config(path: Path | None) -> Config:
     if path is None:
         return Config()
     try:
-        document = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: expected YAML: {' '.join(str(error).split())}") from None
+        document = read_mapping(path)
+    except PolicyError as error:
+        raise ConfigError(str(error)) from None
     ours = _ours(document, path)
     try:
         return Config.model_validate(ours)
@@ -116,12 +115,8 @@ def load_config(path: Path | None) -> Config:
         raise ConfigError(f"{path}: {problem}") from None
 
 
-def _ours(document: Any, path: Path) -> Any:
+def _ours(document: dict[str, Any], path: Path) -> dict[str, Any]:
     """The document in our form: an API server's own is taken for the part of it that it is."""
-    if document is None:
-        return {}
-    if not isinstance(document, dict):
-        raise ConfigError(f"{path}: expected a mapping, got {type(document).__name__}")
     if "kind" not in document and "apiVersion" not in document:
         return _with_limited_under_quota(document)
     version, kind = document.get("apiVersion"), document.get("kind")

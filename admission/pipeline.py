@@ -27,7 +27,12 @@ from admission.quota.names import IGNORED_KINDS, PODS, VOLUME_CLAIMS
 from admission.quota.observe import CountedObject, decode, handles, meta_of, observe
 from admission.quota.observed import Observed
 
+MAX_CONTAINERS: Final = 20_000
+"""More than any object that an API server can store: what is larger would only cost time."""
+MAX_NAME: Final = 512
+"""Longest uid, resource or group of a request, in characters; those of Kubernetes have half of that at most."""
 API_VERSION: Final = "admission.k8s.io/v1"
+NODES: Final = "system:nodes"
 MIRROR_POD: Final = "kubernetes.io/config.mirror"
 
 
@@ -86,13 +91,21 @@ class Call:
         return self._decode(self.request.old_object, "oldObject")
 
     def _decode(self, data: msgspec.Raw, what: str) -> CountedObject | None:
-        return None if bytes(data) == b"null" else decode(self.kind, data, f"request.{what}: ")
+        counted = None if bytes(data) == b"null" else decode(self.kind, data, f"request.{what}: ")
+        if isinstance(counted, Pod) and len(counted.containers) + len(counted.init_containers) > MAX_CONTAINERS:
+            raise BadCall(f"request.{what}: a pod of more than {MAX_CONTAINERS} containers is not judged")
+        return counted
 
     def expect_new(self) -> CountedObject:
         """The new object; raises BadCall where the review brings none."""
         if self.new is None:
             raise BadCall("request.object: expected an object, got null")
         return self.new
+
+    def is_from_a_node(self) -> bool:
+        """Whether a kubelet asks: only that may say that a pod mirrors a static one."""
+        user = self.request.user_info
+        return user is not None and NODES in (user.groups or ())
 
     def old_is_being_deleted(self) -> bool:
         """Whether the object was marked for deletion before this request."""
@@ -128,7 +141,7 @@ class Pipeline:
         pod = call.expect_new()
         policies = self._policies.limit_policies(call.namespace)
         annotations = meta_of(pod).annotations
-        if not policies or not isinstance(pod, Pod) or MIRROR_POD in (annotations or {}):
+        if not policies or not isinstance(pod, Pod) or (MIRROR_POD in (annotations or {}) and call.is_from_a_node()):
             return
         injection = inject(pod, policies)
         call.patch += injection.operations()
@@ -181,6 +194,9 @@ def request_of(review: AdmissionReview) -> AdmissionRequest:
         raise BadCall("request: expected an object, got null")
     if not review.request.uid:
         raise BadCall("request.uid: expected a text that is not empty")
+    for text in (review.request.uid, review.request.resource.resource, review.request.resource.group):
+        if len(text) > MAX_NAME:
+            raise BadCall(f"request: a name of more than {MAX_NAME} characters")
     return review.request
 
 

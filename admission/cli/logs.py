@@ -32,14 +32,20 @@ class JsonFormatter(logging.Formatter):
         return orjson.dumps(line, default=str).decode()
 
 
+def _shown(value: Any) -> str:
+    """The value on one line; what could forge another, or colour the terminal, is escaped."""
+    text = str(value)
+    return text if text.isprintable() else orjson.dumps(text).decode()
+
+
 class TextFormatter(logging.Formatter):
     """Time, level, message, then `key=value`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        fields = "".join(f" {key}={value}" for key, value in _fields(record).items() if value != "")
+        fields = "".join(f" {key}={_shown(value)}" for key, value in _fields(record).items() if value != "")
         text = f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {record.levelname:<7} "
-        text += record.getMessage() + fields
+        text += _shown(record.getMessage()) + fields
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 

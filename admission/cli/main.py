@@ -37,6 +37,6 @@ def main() -> None:
     Start a server on a folder of policies, then send it a pod as an API server would:
 
     \b
-      quota-admission serve --standalone examples/namespace/policies --cert-dir certs
-      quota-admission submit -f pod.yaml --ca certs/ca.crt
+      quota-admission serve --standalone examples/namespace/policies --cert-dir run/certs
+      quota-admission submit -f pod.yaml --ca run/certs/ca.crt
     """

@@ -39,7 +39,7 @@ WAIT_FOR_STATE = 5.0
     metavar="DIR",
     required=True,
     type=click.Path(path_type=Path),
-    help="Serve the policies of this folder: YAML or JSON, as kubectl exports them. Changes take effect at once.",
+    help="Serve the policies of this folder: YAML or JSON, as kubectl exports them. Changes are in force within 2 s.",
 )
 @click.option(
     "--state",
@@ -86,7 +86,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter an option
 
     \b
     Example:
-      quota-admission serve --standalone policies --state usage.db --cert-dir certs
+      quota-admission serve --standalone policies --state run/usage.db --cert-dir run/certs
     """
     set_up(log_format, log_level)
     try:

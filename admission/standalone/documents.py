@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,6 +15,8 @@ from admission.standalone.errors import PolicyError
 
 SUFFIXES: Final = frozenset((".yaml", ".yml", ".json"))
 
+MAX_NESTING: Final = 8
+"""How deep lists may lie in lists."""
 _MERGE: Final = "tag:yaml.org,2002:merge"
 
 
@@ -60,8 +63,30 @@ def policy_files(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator
         if path.is_dir():
             if path.resolve() not in above:
                 yield from policy_files(path, above)
-        elif path.suffix.lower() in SUFFIXES:
+        elif path.suffix.lower() in SUFFIXES and not _is_special(path):
             yield path
+
+
+def _is_special(path: Path) -> bool:
+    """Whether it is a pipe, a socket or a device, which would be waited for without end."""
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except OSError:  # whoever reads it says what is wrong
+        return False
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """A file that holds one mapping, or nothing; raises PolicyError."""
+    try:
+        bodies = [body for body in _bodies(path.read_bytes(), str(path)) if body is not None]
+    except OSError as error:
+        raise PolicyError(f"{path}: {error.strerror or error}") from None
+    if len(bodies) > 1:
+        raise PolicyError(f"{path}: expected one document, got {len(bodies)}")
+    body = bodies[0] if bodies else {}
+    if not isinstance(body, dict):
+        raise PolicyError(f"{path}: expected a mapping, got {type(body).__name__}")
+    return body
 
 
 def read_documents(path: Path, name: str) -> list[Document]:
@@ -97,8 +122,9 @@ def _bodies(data: bytes, name: str) -> list[Any]:
         raise PolicyError(f"{name}: expected UTF-8, got byte 0x{data[error.start]:02x} at {error.start}") from None
     except yaml.YAMLError as error:
         raise PolicyError(f"{name}{_place(error)}") from None
-    except (ValueError, RecursionError) as error:
-        raise PolicyError(f"{name}: {type(error).__name__}: {error}") from None
+    except Exception as error:
+        # The constructors of YAML's own types raise whatever they like, with the value in the text.
+        raise PolicyError(f"{name}: holds a value that cannot be read ({type(error).__name__})") from None
 
 
 class _JsonKeyTwiceError(Exception):
@@ -128,9 +154,13 @@ def _place(error: yaml.YAMLError) -> str:
 
 def _flatten(document: Document) -> Iterator[Document]:
     kind, items = document.body.get("kind"), document.body.get("items")
+    if kind == "List" and items is None:
+        return
     if not (isinstance(kind, str) and kind.endswith("List") and isinstance(items, list)):
         yield document
         return
+    if document.where.count("items[") >= MAX_NESTING:
+        raise PolicyError(f"{document.where}: lists are nested more than {MAX_NESTING} deep")
     for index, item in enumerate(items):
         where = f"{document.where}, items[{index}]"
         yield from _flatten(Document(where, _expect_mapping(item, where)))

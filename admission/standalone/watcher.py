@@ -65,7 +65,8 @@ class Watcher:
                     self._store.recount()
                     recount_at = time.monotonic() + RECOUNT_EVERY
             except Exception as error:  # whatever it is, the next look may do better
-                log.error("looking after the policies failed: %s", type(error).__name__)  # noqa: TRY400
+                self._seen = None
+                self._fail(f"{type(error).__name__}, a fault of the server")
 
     def look(self, *, settled: bool = False) -> bool:
         """Re-read the files if any changed; whether a new set came into force.

@@ -90,7 +90,12 @@ class Folder:
 
     def _read(self, path: Path, custom: CustomResources) -> FilePart:
         name = str(path.relative_to(self._root))
-        part = read_part(path, name, custom)
+        try:
+            part = read_part(path, name, custom)
+        except PolicyError:
+            raise
+        except Exception as error:  # a file must not be able to stop the others from being read
+            raise PolicyError(f"{name}: cannot be read ({type(error).__name__})") from None
         if part.holds_nothing() and path in self._parts and not self._parts[path][1].holds_nothing():
             # A file is empty for a moment whenever a shell redirects into it: that must not lift the policies in it.
             raise PolicyError(f"{name}: is empty; remove the file to remove what it held")

@@ -89,8 +89,8 @@ class Server(BaseApplication):
             "accesslog": None,
             "loglevel": "warning",
             "proc_name": "quota-admission",
-            "when_ready": lambda _arbiter: _end_gently_on_interrupt(),
-            "post_fork": lambda _arbiter, _worker: _die_with_parent(),
+            "when_ready": lambda _arbiter: _set_signals(),
+            "post_fork": lambda _arbiter, worker: _begin(worker.age),
             "post_worker_init": lambda _worker: self._drain_on_signal(),
             "worker_exit": lambda _arbiter, _worker: self._stop(),
         }
@@ -109,6 +109,7 @@ class Server(BaseApplication):
         end_gently = self._draining(signal.getsignal(signal.SIGTERM))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, end_gently)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent decides
 
     def _draining(self, then: Any) -> Callable[[int, FrameType | None], None]:
         def handler(number: int, frame: FrameType | None) -> None:
@@ -158,9 +159,26 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]") or "0.0.0.0", int(port)
 
 
-def _end_gently_on_interrupt() -> None:
-    """Let the parent process take SIGINT for SIGTERM: gunicorn's own way is to cut off what is under way."""
-    signal.signal(signal.SIGINT, lambda _number, _frame: os.kill(os.getpid(), signal.SIGTERM))
+def _set_signals() -> None:
+    """What the parent process makes of signals.
+
+    SIGINT is taken for SIGTERM, as gunicorn's own way is to cut off what is under way; so is SIGHUP at a terminal,
+    which is then gone. The signals by which gunicorn starts other workers or another parent are passed over: there is
+    one worker, which holds the count, and it reads changed files by itself.
+    """
+    passed_over = [signal.SIGTTIN, signal.SIGTTOU, signal.SIGUSR2]
+    endings = [signal.SIGINT]
+    (endings if sys.stderr.isatty() else passed_over).append(signal.SIGHUP)
+    for number in endings:
+        signal.signal(number, lambda _number, _frame: os.kill(os.getpid(), signal.SIGTERM))
+    for number in passed_over:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _begin(age: int) -> None:
+    if age > 1:
+        log.error("the worker process was replaced: what was admitted and is in no state file is forgotten")
+    _die_with_parent()
 
 
 def _die_with_parent() -> None:

@@ -161,7 +161,7 @@ def test_a_bad_file_is_told_in_one_line_with_place_and_expectation(tmp_path, tex
         load(tmp_path, text)
     line = str(raised.value)
     assert len(line.splitlines()) == 1
-    assert line.startswith(f"{tmp_path / 'config.yaml'}: ")
+    assert line.startswith((f"{tmp_path / 'config.yaml'}: ", f"{tmp_path / 'config.yaml'}, line "))
     assert place in line
     assert expected in line
 

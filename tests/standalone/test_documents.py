@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 
@@ -206,3 +207,26 @@ def test_a_link_back_to_a_folder_above_is_not_followed(tmp_path):
         (tmp_path / f"here{number}").symlink_to(".")
     found = [str(path.relative_to(tmp_path)) for path in policy_files(tmp_path)]
     assert found == ["elsewhere/a.yaml", "team/a.yaml"]
+
+
+@pytest.mark.parametrize(
+    "value", ["!!bool hunter2", "!!int hunter2", "!!int ''", "!!float hunter2", "!!timestamp hunter2"]
+)
+def test_a_value_that_is_not_of_its_type_is_told_without_showing_it(value):
+    with pytest.raises(PolicyError, match="holds a value that cannot be read") as raised:
+        bodies(f"kind: {value}")
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_list_in_itself_is_told():
+    with pytest.raises(PolicyError, match="lists are nested more than 8 deep"):
+        bodies("&a {kind: List, items: [*a]}")
+
+
+def test_a_list_without_items_holds_nothing():
+    assert bodies("kind: List\n---\nkind: A") == [{"kind": "A"}]
+
+
+def test_a_pipe_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    assert list(policy_files(tmp_path)) == []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.standalone.desk import ADMITTED, Desk
-from tests.standalone.manifests import claim, create, delete, fresh_uid, pod, quota, service, update
+from tests.standalone.manifests import claim, create, delete, pod, quota, service, update
 
 Amounts = dict[str, Fraction]
 
@@ -153,13 +153,19 @@ class StoreMachine(RuleBasedStateMachine):
 
     @initialize(hard=st.integers(0, 1), in_files=st.lists(st.tuples(KINDS, SIZES, st.booleans()), max_size=3))
     def start(self, hard, in_files):
-        things = [Thing(kind, fresh_uid(kind), size, named_only=named) for kind, size, named in in_files]
+        self.made = 0
+        things = [Thing(kind, self.fresh(kind), size, named_only=named) for kind, size, named in in_files]
         self.live = {thing.uid: thing for thing in things}
         self.gone: dict[str, Thing] = {}
         self.again: dict[str, dict] = {}
         self.model = Model(HARDS[hard], files={thing.uid: thing for thing in things})
         self.model.recount()
         self.desk = Desk(*self.written())
+
+    def fresh(self, kind):
+        """A UID; those of one run sort as they were made."""
+        self.made += 1
+        return f"{kind}-{self.made:03d}"
 
     def written(self):
         made = []
@@ -176,7 +182,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(kind=KINDS, size=SIZES, dry_run=st.booleans())
     def create(self, kind, size, dry_run):
-        thing = Thing(kind, fresh_uid(kind), size)
+        thing = Thing(kind, self.fresh(kind), size)
         review = create(thing.manifest(), dry_run=dry_run)
         expected = self.model.apply(thing, None, dry_run=dry_run)
         self.judge(review, expected)
@@ -222,7 +228,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(kind=KINDS, size=SIZES)
     def meet(self, kind, size):
         """An object that was there before, and that nobody ever told the store of."""
-        thing = Thing(kind, fresh_uid(kind), size)
+        thing = Thing(kind, self.fresh(kind), size)
         self.live[thing.uid] = thing
 
     @precondition(lambda self: self.live)
@@ -260,7 +266,7 @@ class StoreMachine(RuleBasedStateMachine):
         if fewer and untouched:
             del self.model.files[untouched[0]]
         if more:
-            thing = Thing(more[0], fresh_uid(more[0]), more[1], named_only=more[2])
+            thing = Thing(more[0], self.fresh(more[0]), more[1], named_only=more[2])
             self.model.files[thing.uid] = self.live[thing.uid] = thing
         self.desk.reload(*self.written())
         self.model.recount()

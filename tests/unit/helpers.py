@@ -11,7 +11,7 @@ table     lines of cells, separated by `|`
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from admission.limits import LimitPolicy, compile_limit_range
@@ -197,6 +197,7 @@ def review(
     uid: str = "review-1",
     namespace: str = "ns",
     dry_run: bool = False,
+    groups: Sequence[str] = (),
 ) -> AdmissionReview:
     """A review of `pods`, `pods/resize`, `deployments.apps`, `resourceclaims.resource.k8s.io/status`, ..."""
     kind, _, sub_resource = kind.partition("/")
@@ -209,6 +210,7 @@ def review(
         "object": new,
         "oldObject": old,
         "dryRun": dry_run,
+        "userInfo": {"username": "someone", "groups": list(groups)},
         **({"subResource": sub_resource} if sub_resource else {}),
     }
     return decode_review(encoded({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}))

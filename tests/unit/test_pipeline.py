@@ -139,10 +139,12 @@ def test_several_limit_ranges_are_taken_by_name_in_both_stages():
     assert world.ask("CREATE", "pods", patched) == TOO_LARGE
 
 
-def test_a_mirror_pod_is_never_patched_but_judged():
+def test_a_mirror_pod_of_a_node_is_never_patched_but_judged():
     world = Namespace(limits=[LIMITS])
     mirror = {"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}}
-    assert world.mutate(review("CREATE", "pods", pod_json("a", **mirror))).patch == []
+    node = ["system:nodes", "system:authenticated"]
+    assert world.mutate(review("CREATE", "pods", pod_json("a", **mirror), groups=node)).patch == []
+    assert world.mutate(review("CREATE", "pods", pod_json("a", **mirror))).patch != []
     assert world.ask("CREATE", "pods", pod_json("a: cpu 2/2", **mirror)) == TOO_LARGE
 
 
@@ -310,3 +312,15 @@ def test_the_annotation_comes_with_the_defaults():
     assert jsonpatch.apply_patch(pod_json("a"), patch)["metadata"]["annotations"] == {
         ANNOTATION: "LimitRanger plugin set: cpu request for container a; cpu limit for container a"
     }
+
+
+def test_a_pod_of_more_containers_than_can_be_stored_is_no_call_to_judge():
+    many = {"spec": {"containers": [{}] * 20_001}}
+    with pytest.raises(BadCall, match="a pod of more than 20000 containers is not judged"):
+        Namespace().mutate(review("CREATE", "pods", many))
+
+
+@pytest.mark.parametrize("kind", ["p" * 513, f"pods.{'g' * 513}"])
+def test_a_name_longer_than_any_is_no_call_to_judge(kind):
+    with pytest.raises(BadCall, match="a name of more than 512 characters"):
+        Namespace().validate(review("CREATE", kind, {"metadata": {"name": "a"}}))
