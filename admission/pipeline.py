@@ -30,7 +30,7 @@ from admission.quota.observed import Observed
 MAX_CONTAINERS: Final = 20_000
 """More than any object that an API server can store: what is larger would only cost time."""
 MAX_NAME: Final = 512
-"""Longest uid, resource or group of a request, in characters; those of Kubernetes have half of that at most."""
+"""Longest resource or group of a request, in characters; those of Kubernetes have half of that at most."""
 API_VERSION: Final = "admission.k8s.io/v1"
 NODES: Final = "system:nodes"
 MIRROR_POD: Final = "kubernetes.io/config.mirror"
@@ -194,7 +194,7 @@ def request_of(review: AdmissionReview) -> AdmissionRequest:
         raise BadCall("request: expected an object, got null")
     if not review.request.uid:
         raise BadCall("request.uid: expected a text that is not empty")
-    for text in (review.request.uid, review.request.resource.resource, review.request.resource.group):
+    for text in (review.request.resource.resource, review.request.resource.group):
         if len(text) > MAX_NAME:
             raise BadCall(f"request: a name of more than {MAX_NAME} characters")
     return review.request

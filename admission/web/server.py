@@ -105,11 +105,10 @@ class Server(BaseApplication):
 
     def _drain_on_signal(self) -> None:
         """Say "not ready" as soon as the end is asked for, before the last requests are answered."""
-        # Ctrl-C at a terminal reaches the worker too, and must not cut off what is under way.
-        end_gently = self._draining(signal.getsignal(signal.SIGTERM))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, end_gently)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent decides
+        signal.signal(signal.SIGTERM, self._draining(signal.getsignal(signal.SIGTERM)))
+        # A terminal sends these to the worker too. The parent decides: a worker that ends before it would be replaced.
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
 
     def _draining(self, then: Any) -> Callable[[int, FrameType | None], None]:
         def handler(number: int, frame: FrameType | None) -> None:
