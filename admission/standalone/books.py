@@ -131,8 +131,11 @@ class Book:
         request = application.quota_request()
         identity = application.identity
         known = self._entries.find(identity) if application.old else self._entries.get(identity.uid)
-        held = self._held(None if _is_leaving(known, application.new) else known, request)
-        charges = check(request, self._states(), limited=limited, devices=self._devices, held=held)
+        counted = None if _is_leaving(known, application.new) else known
+        held = self._held(counted, request)
+        # Of an object never seen the check finds out by itself what is held, once for all quotas.
+        for_check = None if counted is None else held
+        charges = check(request, self._states(), limited=limited, devices=self._devices, held=for_check)
         if application.dry_run or _is_leaving(known, application.new):
             return charges, None
         self._settled = self._settled and application.old is None and application.new.counts_until is None

@@ -21,13 +21,14 @@ HEAD = "apiVersion: v1\nkind: "
 
 
 PROGRAM = """
-import json, os, sys
+import json, os, signal, sys
 from admission.cli.main import main
 import admission.cli.serve
 for line in sys.stdin:
     asked = json.loads(line)
     child = os.fork()
     if child == 0:
+        signal.alarm(30)
         os.chdir(asked["folder"])
         for number, name in ((1, "stdout"), (2, "stderr")):
             os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
