@@ -75,3 +75,24 @@ def test_other_limits_with_the_same_status_change_nothing_of_what_is_used(desk):
     desk.reload(COUNTED, quota("stated", "pods=5 requests.cpu=6", "pods=2 requests.cpu=2"))
     assert used(desk) == {"pods": "3", "requests.cpu": "5"}
     assert desk.create(cpu("d", 2)).startswith("exceeded quota: stated")
+
+
+# -- what was answered, and did not come to pass
+
+
+def test_an_object_that_is_updated_after_its_deletion_exists_after_all(desk):
+    desk.create(cpu("c", 3))
+    desk.delete(cpu("c", 3))
+    assert used(desk) == {"pods": "2", "requests.cpu": "2"}
+    assert desk.update(cpu("c", 3), cpu("c", 4), sub_resource="resize") == ADMITTED
+    assert used(desk) == {"pods": "3", "requests.cpu": "6"}
+    desk.store.recount()
+    assert used(desk) == {"pods": "3", "requests.cpu": "6"}
+
+
+def test_a_state_file_that_is_gone_is_told_and_nothing_more_is_admitted(desk):
+    assert desk.store.problem is None
+    desk._state_path().unlink()
+    assert desk.create(cpu("c", 3)).startswith("the use of quotas could not be recorded")
+    assert "was removed or replaced" in (desk.store.problem or "")
+    assert used(desk) == {"pods": "2", "requests.cpu": "2"}
