@@ -1,0 +1,172 @@
+"""Calls to the API server over the transport of the `kubernetes` library: its configuration, credentials and pool.
+
+The library's models are not used: what is sent and received are bytes, decoded where they are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+import msgspec
+import urllib3
+from kubernetes import config
+from kubernetes.client import ApiClient, Configuration
+from kubernetes.config.config_exception import ConfigException
+
+_load_kube_config: Callable[..., None] = config.load_kube_config
+_load_incluster_config: Callable[..., None] = config.load_incluster_config
+
+CONNECT_TIMEOUT: Final = 5.0
+READ_TIMEOUT: Final = 30.0
+
+
+class ClusterError(Exception):
+    """The API server cannot be reached, or does not do what was asked: one readable line."""
+
+
+class Unreachable(ClusterError):
+    """No answer: nobody knows whether a write took effect."""
+
+
+class ApiError(ClusterError):
+    """An answer that is an error: `status` is the HTTP status, `reason` and `message` are the API server's."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether the object was changed since it was read."""
+        return self.status == 409 and self.reason != "AlreadyExists"
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    reason: str | None = None
+    message: str | None = None
+
+
+class Response(NamedTuple):
+    """A successful answer."""
+
+    status: int
+    body: bytes
+
+
+class Transport:
+    """One API server, with one account. Safe to use from many threads."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._pool: urllib3.PoolManager = client.rest_client.pool_manager
+        self._host: str = client.configuration.host
+
+    @property
+    def host(self) -> str:
+        """The URL of the API server."""
+        return self._host
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        accept: str = "application/json",
+        timeout: float = READ_TIMEOUT,
+    ) -> Response:
+        """One call; raises ApiError or Unreachable. Nothing is retried here. A PATCH is a JSON merge patch."""
+        headers = self._headers(accept)
+        if body is not None:
+            headers["Content-Type"] = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        response = self._send(method, path, body, query, headers, timeout, preload=True)
+        if response.status >= 400:
+            raise _api_error(response.status, response.data)
+        return Response(response.status, response.data)
+
+    def stream(
+        self, path: str, query: Mapping[str, str], idle_timeout: float, *, accept: str = "application/json"
+    ) -> Iterator[bytes]:
+        """The lines of a watch; ends with it. Raises ApiError, or Unreachable where it breaks or falls silent."""
+        response = self._send("GET", path, None, query, self._headers(accept), idle_timeout, preload=False)
+        try:
+            if response.status >= 400:
+                raise _api_error(response.status, response.read())
+            rest = b""
+            while chunk := response.read1(65536):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from lines
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Unreachable(f"the watch broke: {_cause(error)}") from None
+        finally:
+            response.close()
+
+    def _send(  # noqa: PLR0913 - private, and called twice
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        query: Mapping[str, str] | None,
+        headers: Mapping[str, str],
+        timeout: float,
+        *,
+        preload: bool,
+    ) -> urllib3.BaseHTTPResponse:
+        url = self._host + path + (f"?{urlencode(query)}" if query else "")
+        try:
+            return self._pool.request(
+                method,
+                url,
+                body=body,
+                headers=headers,
+                timeout=urllib3.Timeout(connect=min(CONNECT_TIMEOUT, timeout), read=timeout),
+                retries=False,
+                preload_content=preload,
+            )
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Unreachable(f"{self._host} does not answer: {_cause(error)}") from None
+
+    def _headers(self, accept: str) -> dict[str, str]:
+        headers: dict[str, Any] = {"Accept": accept, "User-Agent": "quota-admission"}
+        # The library renews tokens while it looks them up.
+        self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "GET", None)
+        return headers
+
+
+def connect(kubeconfig: Path | None = None, context: str | None = None, *, connections: int = 16) -> Transport:
+    """The transport of a kubeconfig file, else of the pod's own account, else of the user's usual kubeconfig."""
+    settings = Configuration()
+    try:
+        if kubeconfig is not None or context is not None:
+            _load_kube_config(str(kubeconfig) if kubeconfig else None, context, settings)
+        else:
+            try:
+                _load_incluster_config(settings)
+            except ConfigException:
+                _load_kube_config(None, None, settings)
+    except (ConfigException, OSError, ValueError) as error:
+        raise ClusterError(f"no API server is configured: {error}") from None
+    settings.connection_pool_maxsize = connections
+    return Transport(ApiClient(settings))
+
+
+def _api_error(status: int, body: bytes) -> ApiError:
+    try:
+        found = msgspec.json.decode(body, type=_Status)
+    except msgspec.MsgspecError:
+        found = _Status()
+    return ApiError(status, found.reason or "", found.message or body[:200].decode("utf-8", "replace").strip())
+
+
+def _cause(error: BaseException) -> str:
+    inner = getattr(error, "reason", None)
+    while isinstance(inner, BaseException):
+        error, inner = inner, getattr(inner, "reason", None)
+    text = str(error)
+    return text.rpartition(": ")[2] or type(error).__name__
