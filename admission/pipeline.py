@@ -237,6 +237,7 @@ def _application(call: Call, new: Observed, old: Observed | None) -> Application
         deadline=call.deadline,
         enforced=call.sub_resource != "status",
         old_is_missing=old_is_missing,
+        version="" if created or call.old is None else meta_of(call.old).resource_version or "",
     )
 
 

@@ -17,6 +17,7 @@ from typing import Final, Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from admission.cluster.transport import ApiError, ClusterError, Transport
+from admission.errors import AdmissionError
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,9 @@ WATCH_SECONDS: Final = 300
 """How long the API server is asked to keep a watch open; bookmarks say that it is alive meanwhile."""
 IDLE_TIMEOUT: Final = 90.0
 """Seconds without a line after which a watch is taken for dead: bookmarks come about once a minute."""
+
+ABSENT_SECONDS: Final = 60.0
+"""How long until a resource that is not served is asked for again."""
 
 
 class _Meta(msgspec.Struct, rename="camel", gc=False):
@@ -68,7 +72,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Decode(Protocol[T_co]):
-    """From an object's JSON to what is kept of it; raises ValueError where it cannot be used."""
+    """From an object's JSON to what is kept of it; raises ValueError or BadCall where it cannot be used."""
 
     def __call__(self, data: msgspec.Raw) -> T_co:
         """The decoded object."""
@@ -115,26 +119,31 @@ class _Kept(Generic[T]):
     value: T
 
 
+@dataclass(frozen=True)
+class Source:
+    """What to follow.
+
+    `query` narrows it (`fieldSelector`), `accept` asks for another form of the objects. Of an `optional` resource there
+    are no objects where the API server does not serve it.
+    """
+
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    accept: str = "application/json"
+    optional: bool = False
+
+
 class Reflector(Generic[T]):
     """Follows one resource in all namespaces, in a thread of its own."""
 
     def __init__(
-        self,
-        transport: Transport,
-        path: str,
-        decode: Decode[T],
-        changed: Changed[T] | None = None,
-        *,
-        query: Mapping[str, str] | None = None,
-        accept: str = "application/json",
+        self, transport: Transport, source: Source, decode: Decode[T], changed: Changed[T] | None = None
     ) -> None:
-        """`query` narrows what is followed (`fieldSelector`), `accept` asks for another form of the objects."""
         self._transport = transport
-        self.path = path
+        self._source = source
+        self.path = source.path
         self._decode = decode
         self._changed = changed
-        self._query = dict(query or {})
-        self._accept = accept
         self._objects: dict[str, dict[str, _Kept[T]]] = {}
         self._views: dict[str, Mapping[str, T]] = {}
         self._lock = threading.Lock()
@@ -146,7 +155,7 @@ class Reflector(Generic[T]):
         self._stop = threading.Event()
         self._pace = Pace()
         self.stats = ReflectorStats()
-        self._thread = threading.Thread(target=self._run, name=f"reflector {path}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"reflector {source.path}", daemon=True)
 
     # -- reading
 
@@ -209,6 +218,11 @@ class Reflector(Generic[T]):
                 if error.status == 410:
                     log.info("relisting", extra={"resource": self.path})
                     self._version = ""
+                elif error.status == 404 and self._source.optional:
+                    self._replace({}, "")
+                    self.stats.last_contact = time.monotonic()
+                    self._synced.set()
+                    self._stop.wait(ABSENT_SECONDS)
                 else:
                     self._wait_after(error)
             except ClusterError as error:
@@ -227,9 +241,9 @@ class Reflector(Generic[T]):
 
     def _list(self) -> None:
         found: dict[str, dict[str, _Kept[T]]] = {}
-        query = {**self._query, "limit": str(PAGE_SIZE)}
+        query = {**self._source.query, "limit": str(PAGE_SIZE)}
         while True:
-            page = _decode_list(self._transport.call("GET", self.path, query=query, accept=self._accept).body)
+            page = _decode_list(self._transport.call("GET", self.path, query=query, accept=self._source.accept).body)
             for item in page.items or ():
                 self._keep(item, found)
             if not page.metadata.next:
@@ -261,14 +275,14 @@ class Reflector(Generic[T]):
 
     def _watch(self) -> None:
         query = {
-            **self._query,
+            **self._source.query,
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
             "timeoutSeconds": str(int(WATCH_SECONDS * random.uniform(0.8, 1.2))),  # noqa: S311
         }
         self.stats.watches += 1
-        for line in self._transport.stream(self.path, query, IDLE_TIMEOUT, accept=self._accept):
+        for line in self._transport.stream(self.path, query, IDLE_TIMEOUT, accept=self._source.accept):
             self.stats.last_contact = time.monotonic()
             if self._stop.is_set():
                 return
@@ -307,7 +321,7 @@ class Reflector(Generic[T]):
         meta = _decode_key(data).metadata
         try:
             value = self._decode(data)
-        except ValueError as error:
+        except (ValueError, AdmissionError) as error:
             # One object that cannot be used must not stop the others; what was known of it stays.
             self.stats.undecodable += 1
             log.error(  # noqa: TRY400

@@ -38,7 +38,8 @@ class Application(NamedTuple):
     """A request for room in the quotas of a namespace.
 
     `old` is None at creation, and `old_is_missing` where an update came without it. `deadline` is a time of the
-    monotonic clock, `now` one of the wall clock, in seconds.
+    monotonic clock, `now` one of the wall clock, in seconds. `version` is the resourceVersion of the object that an
+    update was judged on, empty at creation.
     """
 
     identity: Identity
@@ -50,6 +51,7 @@ class Application(NamedTuple):
     deadline: float
     enforced: bool = True
     old_is_missing: bool = False
+    version: str = ""
 
     def quota_request(self) -> QuotaRequest:
         """The request as the check sees it."""
