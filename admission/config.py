@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
@@ -14,6 +17,10 @@ from admission.readable import first_error
 from admission.standalone.documents import read_mapping
 from admission.standalone.errors import PolicyError
 
+log = logging.getLogger(__name__)
+
+LOOK_EVERY: Final = 1.0
+"""Seconds between looks at the configuration file."""
 API_SERVER_DOCUMENTS = {
     ("apiserver.config.k8s.io/v1", "ResourceQuotaConfiguration"),
     ("resourcequota.admission.k8s.io/v1beta1", "Configuration"),
@@ -71,8 +78,39 @@ class QuotaConfig(_Model):
     """How quotas are judged."""
 
     limited_resources: list[Limited] = []
+    accounting: Literal["webhook", "apiserver", "auto"] = "auto"
+    """In a cluster: who keeps the count. `auto`: the API server, where its own plugin is on, else we."""
     warn_at: Annotated[float, Field(gt=0, le=1, strict=False)] = 0.9
     """From which share of a quota on those who use it are warned."""
+
+
+class LedgerConfig(_Model):
+    """How the count is kept on the API server."""
+
+    expire_after_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
+    """After how long a reservation whose object was not seen is looked into. API servers end requests after 60 s."""
+    accounts: list[str] = []
+    """User names that may change the ledger, beside our own and the service accounts of our namespace."""
+
+
+class ControllerConfig(_Model):
+    """How the controller works."""
+
+    namespace: str = ""
+    """Where its Lease and its probe are; by default the namespace of its service account or of the Service."""
+    lease_seconds: Annotated[int, Field(ge=2, le=600)] = 15
+    resync_seconds: Annotated[int, Field(ge=1, le=86400)] = 300
+    """How often everything is counted anew, whatever was heard of it."""
+
+
+class WebhooksConfig(_Model):
+    """What the controller registers."""
+
+    mutating_failure_policy: Literal["Fail", "Ignore"] = "Ignore"
+    validating_failure_policy: Literal["Fail", "Ignore"] = "Fail"
+    timeout_seconds: Annotated[int, Field(ge=1, le=30)] = 3
+    exempt_namespaces: list[str] = ["kube-system", "kube-node-lease", "kube-public"]
+    """Namespaces whose objects are not sent to us. Our own is always one of them."""
 
 
 class ServerConfig(_Model):
@@ -84,6 +122,8 @@ class ServerConfig(_Model):
     """How long an idle connection stays open. API servers keep theirs for 90 s."""
     max_body_bytes: Annotated[int, Field(ge=1024, le=64 * 2**20)] = 3 * 2**20
     """Largest review taken."""
+    drain_seconds: Annotated[float, Field(ge=0, le=20, strict=False)] = 3.0
+    """In a cluster: how long calls are still taken after SIGTERM, while the server says that it is not ready."""
 
 
 class Config(_Model):
@@ -91,6 +131,9 @@ class Config(_Model):
 
     quota: QuotaConfig = QuotaConfig()
     server: ServerConfig = ServerConfig()
+    ledger: LedgerConfig = LedgerConfig()
+    controller: ControllerConfig = ControllerConfig()
+    webhooks: WebhooksConfig = WebhooksConfig()
 
     def limited(self) -> tuple[LimitedResource, ...]:
         """The limited resources."""
@@ -133,3 +176,25 @@ def _with_limited_under_quota(document: dict[str, Any]) -> dict[str, Any]:
         return document
     rest = {key: value for key, value in document.items() if key != "limitedResources"}
     return {**rest, "quota": {**quota, "limitedResources": document["limitedResources"]}}
+
+
+def changes_of(path: Path | None, stopping: threading.Event) -> Iterator[Config]:
+    """The configuration each time that its file has changed; one that is not in order is logged and passed over."""
+    known = _fingerprint(path)
+    while path is not None and not stopping.wait(LOOK_EVERY):
+        now = _fingerprint(path)
+        if now == known or now is None:
+            continue
+        known = now
+        try:
+            yield load_config(path)
+        except ConfigError as error:
+            log.error("configuration not taken, the last one stays in force: %s", error)  # noqa: TRY400
+
+
+def _fingerprint(path: Path | None) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat() if path else None
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_ino, found.st_size) if found else None

@@ -18,12 +18,13 @@ import msgspec
 
 from admission.errors import BadCall, Denied
 from admission.ledger import Application, Identity, Ledger
+from admission.ledger.annotation import ANNOTATION as LEDGER
 from admission.limits import LimitPolicy, check_pod, check_volume_claim, inject
 from admission.limits.defaults import ANNOTATION
-from admission.objects import AdmissionRequest, AdmissionReview, Pod, VolumeClaim
+from admission.objects import AdmissionRequest, AdmissionReview, Pod, UserInfo, VolumeClaim
 from admission.patch import Operation, add_members
 from admission.quota.check import Charge
-from admission.quota.names import IGNORED_KINDS, PODS, VOLUME_CLAIMS
+from admission.quota.names import IGNORED_KINDS, PODS, QUOTAS, VOLUME_CLAIMS
 from admission.quota.observe import CountedObject, decode, handles, meta_of, observe
 from admission.quota.observed import Observed
 
@@ -41,6 +42,13 @@ class Policies(Protocol):
 
     def limit_policies(self, namespace: str) -> Sequence[LimitPolicy]:
         """Those of one namespace, by name."""
+
+
+class OwnAccounts(Protocol):
+    """The accounts that keep the ledger."""
+
+    def contain(self, user: UserInfo | None) -> bool:
+        """Whether a user is one of them."""
 
 
 class Answer(NamedTuple):
@@ -118,12 +126,16 @@ Step = Callable[[Call], None]
 class Pipeline:
     """Judges reviews. Safe to use from many threads at once, if `policies` and `ledger` are."""
 
-    def __init__(self, policies: Policies, ledger: Ledger, *, warn_at: float = 0.9) -> None:
+    def __init__(
+        self, policies: Policies, ledger: Ledger, *, warn_at: float = 0.9, own_accounts: OwnAccounts | None = None
+    ) -> None:
+        """`own_accounts` are given where the ledger is kept in the quotas themselves."""
+        self._own_accounts = own_accounts
         self._policies = policies
         self._ledger = ledger
         self._warn_at = warn_at
         self._mutating: Sequence[Step] = (self._default_limits,)
-        self._validating: Sequence[Step] = (self._limit_bounds, self._quotas)
+        self._validating: Sequence[Step] = (self._guard_ledger, self._limit_bounds, self._quotas)
 
     def mutate(self, review: AdmissionReview, *, now: float, deadline: float) -> Answer:
         """The mutating stage. Raises BadCall where the review cannot be judged."""
@@ -151,6 +163,22 @@ class Pipeline:
             call.warnings.append(f'LimitRange "{name}" set defaults for {", ".join(labels)}')
 
     # -- validating
+
+    def _guard_ledger(self, call: Call) -> None:
+        """Whoever may edit a quota may not forge what is counted of it."""
+        if self._own_accounts is None or not call.is_for(QUOTAS, ("UPDATE", ""), ("UPDATE", "status")):
+            return
+        before, after = (
+            (meta_of(counted).annotations or {}).get(LEDGER) if counted is not None else None
+            for counted in (call.old, call.new)
+        )
+        if before != after and not self._own_accounts.contain(call.request.user_info):
+            raise Denied(
+                f"the annotation {LEDGER} holds the count of this quota and is kept by quota-admission alone: "
+                "leave it as it is",
+                reason="ledger",
+                hints=["kubectl edit, patch and apply keep it; kubectl replace needs a file that has it"],
+            )
 
     def _limit_bounds(self, call: Call) -> None:
         if call.is_for(PODS, ("CREATE", ""), ("UPDATE", "resize")):

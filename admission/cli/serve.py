@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import ssl
-import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
+from admission.cli.certificates import Certificates
+from admission.cli.common import ClusterOptions, cluster_options, fail, listen_at
 from admission.cli.logs import set_up
 from admission.cli.version import installed_version
-from admission.config import ConfigError, load_config
+from admission.cluster.identity import reached
+from admission.cluster.transport import ClusterError
+from admission.config import Config, ConfigError, load_config
 from admission.standalone.errors import StandaloneError, StateError
 from admission.standalone.state import FileState
 from admission.standalone.world import Folder
-from admission.web.server import Listening, Server, listen, split_address
+from admission.web.cluster_service import ClusterService, ClusterSettings
+from admission.web.server import Listening, Server, Service
 from admission.web.service import Loaded, StandaloneService
-from admission.web.tls import ServingCertificate
-from certs import CertsError, FolderError, ensure, load_pair
+from admission.web.slots import WAITING_THREADS
+from certs import CertsError
 
 log = logging.getLogger(__name__)
 
+LOOPBACK = "127.0.0.1"
+EVERYWHERE = "0.0.0.0"
+WEBHOOK = f"{LOOPBACK}:10250 with --standalone, else {EVERYWHERE}:10250"
+ADMIN = f"{LOOPBACK}:8080 with --standalone, else {EVERYWHERE}:8080"
 WAIT_FOR_STATE = 5.0
 """Seconds that the start waits for a state file that a process which is just ending still holds."""
 
@@ -37,25 +41,21 @@ WAIT_FOR_STATE = 5.0
     "--standalone",
     "folder",
     metavar="DIR",
-    required=True,
     type=click.Path(path_type=Path),
-    help="Serve the policies of this folder: YAML or JSON, as kubectl exports them. Changes are in force within 2 s.",
+    help="Serve the policies of this folder, without a cluster: YAML or JSON, as kubectl exports them. Changes are in "
+    "force within 2 s.",
 )
+@cluster_options
 @click.option(
     "--state",
     "state_file",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Keep what was admitted in this SQLite file, so that it survives a restart. Without it, it is kept in memory.",
+    help="With --standalone: keep what was admitted in this SQLite file, so that it survives a restart. Without it, it "
+    "is kept in memory.",
 )
-@click.option("--bind", metavar="HOST:PORT", default="127.0.0.1:10250", show_default=True, help="The webhook, HTTPS.")
-@click.option(
-    "--admin-bind",
-    metavar="HOST:PORT",
-    default="127.0.0.1:8080",
-    show_default=True,
-    help="Health, metrics and usage, plain HTTP.",
-)
+@click.option("--bind", metavar="HOST:PORT", help=f"The webhook, HTTPS.  [default: {WEBHOOK}]")
+@click.option("--admin-bind", metavar="HOST:PORT", help=f"Health, metrics and usage, plain HTTP.  [default: {ADMIN}]")
 @click.option(
     "--cert-dir",
     metavar="DIR",
@@ -72,49 +72,85 @@ WAIT_FOR_STATE = 5.0
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
 def serve(  # noqa: PLR0913, PLR0917 - one parameter an option
-    folder: Path,
+    folder: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    wait: float,
     state_file: Path | None,
-    bind: str,
-    admin_bind: str,
+    bind: str | None,
+    admin_bind: str | None,
     cert_dir: Path | None,
     dns_names: tuple[str, ...],
     config_file: Path | None,
     log_format: str,
     log_level: str,
 ) -> None:
-    """Serve /mutate and /validate over HTTPS.
+    """Serve /mutate and /validate over HTTPS: the policies of a cluster, or with --standalone those of a folder.
 
     \b
-    Example:
+    Examples:
+      quota-admission serve --kubeconfig ~/.kube/config --cert-dir run/certs
       quota-admission serve --standalone policies --state run/usage.db --cert-dir run/certs
     """
     set_up(log_format, log_level)
+    host = LOOPBACK if folder else EVERYWHERE
+    bind = f"{host}:10250" if bind is None else bind
+    admin_bind = f"{host}:8080" if admin_bind is None else admin_bind
     try:
         config = load_config(config_file)
-        loaded = _load(folder)
-        if state_file:
-            _try_state(state_file)
-        admin = _listen("--admin-bind", admin_bind)
-        _listen("--bind", bind).close()
-        certificate, renew = _certificate(cert_dir or _default_cert_dir(state_file), bind, dns_names)
-    except (ConfigError, StandaloneError, CertsError, ssl.SSLError, OSError) as error:
-        _fail(str(error))
+        certificates = Certificates(cert_dir or _default_cert_dir(state_file), bind, dns_names)
+        if folder is None:
+            if state_file:
+                raise click.UsageError("--state goes with --standalone")
+            make = _cluster(certificates, ClusterOptions(kubeconfig, context, wait), config, config_file)
+        else:
+            make = _standalone(certificates, folder, state_file, config)
+        admin = listen_at("--admin-bind", admin_bind)
+        listen_at("--bind", bind).close()
+        certificates.load()
+    except (ConfigError, StandaloneError, ClusterError, CertsError, ssl.SSLError, OSError) as error:
+        fail(str(error))
     settings = config.server
+    waiting = 0 if folder else WAITING_THREADS
     listening = Listening(
-        bind, admin, certificate, settings.threads, settings.keepalive_seconds, settings.max_body_bytes
+        bind,
+        admin,
+        certificates.serving,
+        threads=settings.threads + waiting,
+        keepalive_seconds=settings.keepalive_seconds,
+        max_body=settings.max_body_bytes,
+        drain_seconds=0.0 if folder else settings.drain_seconds,
     )
     log.info(
         "serving",
         extra={
             "webhook": f"https://{bind}",
             "admin": f"http://{admin_bind}",
-            "ca": str(certificate.path.parent / "ca.crt"),
+            "ca": str(certificates.folder / "ca.crt"),
         },
     )
-    Server(
-        listening,
-        lambda: StandaloneService(loaded, state_file, config, certificate, renew, installed_version()),
-    ).run()
+    Server(listening, make).run()
+
+
+def _standalone(
+    certificates: Certificates, folder: Path, state_file: Path | None, config: Config
+) -> Callable[[], Service]:
+    loaded = _load(folder)
+    if state_file:
+        _try_state(state_file)
+    return lambda: StandaloneService(
+        loaded, state_file, config, certificates.serving, certificates.renew, installed_version()
+    )
+
+
+def _cluster(
+    certificates: Certificates, options: ClusterOptions, config: Config, config_file: Path | None
+) -> Callable[[], Service]:
+    # The worker makes its own connections: none may be shared with the process that it comes from.
+    username = reached(options.connect(), options.wait)
+    log.info("API server reached", extra={"user": username})
+    settings = ClusterSettings(options.connect, username, config, config_file, installed_version())
+    return lambda: ClusterService(settings, certificates.serving, certificates.renew)
 
 
 def _load(root: Path) -> Loaded:
@@ -146,60 +182,5 @@ def _try_state(path: Path) -> None:
         state.close()
 
 
-def _certificate(folder: Path, bind: str, extra: tuple[str, ...]) -> tuple[ServingCertificate, Callable[[], None]]:
-    names, addresses = _names(bind)
-    dns_names = [*dict.fromkeys((*names, *extra))]
-
-    def bring_in_order() -> None:
-        result = ensure(folder, dns_names, addresses, now=datetime.now(UTC))
-        for change in result.changed:
-            log.info("certificate made: %s", change)
-        for finding in result.warnings:
-            log.warning("certificate: %s", finding)
-
-    def renew() -> None:
-        try:
-            bring_in_order()
-        except CertsError as error:
-            log.error("certificate not renewed: %s", error)  # noqa: TRY400
-
-    try:
-        bring_in_order()
-    except FolderError as error:
-        load_pair(folder)  # a pair that works is good enough to start with, whatever else cannot be written
-        log.warning("certificate: %s", error)
-    return ServingCertificate(folder / "tls.crt", folder / "tls.key"), renew
-
-
-def _names(bind: str) -> tuple[list[str], list[str]]:
-    """The DNS names and addresses under which a server bound here is reached."""
-    host, _ = split_address(bind)
-    names, addresses = ["localhost"], ["127.0.0.1", "::1"]
-    try:
-        socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
-    except OSError:
-        names.append(host)
-    else:
-        if host not in ("0.0.0.0", "::"):
-            addresses.append(host)
-    return names, [*dict.fromkeys(addresses)]
-
-
 def _default_cert_dir(state_file: Path | None) -> Path:
     return state_file.parent / "certs" if state_file else Path("quota-admission-certs")
-
-
-def _listen(option: str, address: str) -> socket.socket:
-    try:
-        return listen(address)
-    except ValueError as error:
-        _fail(f"{option}: {error}")
-    except OSError as error:
-        # Errors of name resolution have numbers of their own, below zero.
-        number = error.errno or 0
-        _fail(f"{option} {address}: {os.strerror(number) if number > 0 else error.strerror or error}")
-
-
-def _fail(line: str) -> NoReturn:
-    click.echo(f"quota-admission: {' '.join(line.split())}", err=True)
-    sys.exit(1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -84,6 +84,11 @@ class QuotaCache:
         if not self._own:
             return list(watched.values())
         return [self._newest(quota) for quota in watched.values()]
+
+    def all(self) -> Iterator[StoredQuota]:
+        """All quotas, as the watch has told of them."""
+        for namespace in self.reflector.namespaces():
+            yield from self.reflector.namespace(namespace).values()
 
     def _newest(self, watched: StoredQuota) -> StoredQuota:
         own = self._own.get((watched.namespace, watched.name))
@@ -179,11 +184,7 @@ class PolicyCaches:
         limits = self._limits
         return sum(
             len(entry.doubts) for name in limits.namespaces() for entry in limits.namespace(name).values()
-        ) + sum(
-            len(quota.doubts)
-            for name in self.quotas.reflector.namespaces()
-            for quota in self.quotas.reflector.namespace(name).values()
-        )
+        ) + sum(len(quota.doubts) for quota in self.quotas.all())
 
     def _limits_changed(self, namespace: str, name: str, was: LimitEntry | None, now: LimitEntry | None) -> None:
         for doubt in now.doubts if now else ():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from admission.cluster.caches import PolicyCaches
 from admission.cluster.claims import paid_by_pods
@@ -34,12 +35,16 @@ class ApiServerLedger:
         limited: Sequence[LimitedResource] = (),
         *,
         writes: Callable[[], bool] = lambda: True,
+        waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`writes` says whether the count is ours to keep; where it is the API server's, requests are only judged."""
+        """`waiting` is entered by a thread for as long as it waits.
+
+        `writes` says whether the count is ours to keep; where it is the API server's, requests are only judged."""
         self._transport = transport
         self._caches = caches
         self._limited = tuple(limited)
         self._writes = writes
+        self._waiting = waiting
         self._lock = threading.Lock()
         self._queues: dict[str, BatchQueue[Request]] = {}
         self.stats = LedgerStats()
@@ -55,7 +60,9 @@ class ApiServerLedger:
         request = Request(application, application.quota_request(), time.monotonic())
         if not self._concerned(quotas, application.identity.kind):
             return check(request.asked, [quota.state for quota in quotas])
-        if not self._queue(namespace).submit(request, application.deadline):
+        with self._waiting():
+            dealt_with = self._queue(namespace).submit(request, application.deadline)
+        if not dealt_with:
             raise Denied(not_recorded(quotas[0].name if quotas else "", "others came first"), reason="not-recorded")
         if request.failure is not None:
             raise request.failure

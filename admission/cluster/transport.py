@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 import msgspec
 import urllib3
-from kubernetes import config
-from kubernetes.client import ApiClient, Configuration
-from kubernetes.config.config_exception import ConfigException
 
-_load_kube_config: Callable[..., None] = config.load_kube_config
-_load_incluster_config: Callable[..., None] = config.load_incluster_config
+if TYPE_CHECKING:
+    from kubernetes.client import ApiClient
 
 CONNECT_TIMEOUT: Final = 5.0
 READ_TIMEOUT: Final = 30.0
@@ -141,19 +138,24 @@ class Transport:
 
 def connect(kubeconfig: Path | None = None, context: str | None = None, *, connections: int = 16) -> Transport:
     """The transport of a kubeconfig file, else of the pod's own account, else of the user's usual kubeconfig."""
-    settings = Configuration()
+    # Only here, because it takes a while, and servers without a cluster need none of it.
+    from kubernetes import client, config
+
+    load_kube_config: Callable[..., None] = config.load_kube_config
+    load_incluster_config: Callable[..., None] = config.load_incluster_config
+    settings = client.Configuration()
     try:
         if kubeconfig is not None or context is not None:
-            _load_kube_config(str(kubeconfig) if kubeconfig else None, context, settings)
+            load_kube_config(str(kubeconfig) if kubeconfig else None, context, settings)
         else:
             try:
-                _load_incluster_config(settings)
-            except ConfigException:
-                _load_kube_config(None, None, settings)
-    except (ConfigException, OSError, ValueError) as error:
+                load_incluster_config(settings)
+            except config.ConfigException:
+                load_kube_config(None, None, settings)
+    except (config.ConfigException, OSError, ValueError) as error:
         raise ClusterError(f"no API server is configured: {error}") from None
     settings.connection_pool_maxsize = connections
-    return Transport(ApiClient(settings))
+    return Transport(client.ApiClient(settings))
 
 
 def _api_error(status: int, body: bytes) -> ApiError:

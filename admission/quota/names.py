@@ -12,6 +12,7 @@ from typing import Final
 PODS: Final = "pods"
 VOLUME_CLAIMS: Final = "persistentvolumeclaims"
 SERVICES: Final = "services"
+QUOTAS: Final = "resourcequotas"
 RESOURCE_CLAIMS: Final = "resourceclaims.resource.k8s.io"
 
 COUNTED_BY_PLAIN_NAME: Final = frozenset(("configmaps", "secrets", "replicationcontrollers", "resourcequotas"))

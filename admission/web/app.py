@@ -12,7 +12,7 @@ from werkzeug.exceptions import HTTPException
 
 from admission.pipeline import Pipeline
 from admission.web.metrics import CONTENT_TYPE, Metrics
-from admission.web.reviews import ReviewEndpoint, in_front_of
+from admission.web.reviews import ALONE, ReviewEndpoint, Serving, in_front_of
 
 
 @dataclass(frozen=True)
@@ -35,43 +35,59 @@ class Check:
         return f"[!]{self.name} degraded: {self.note}" if self.note else f"[+]{self.name} ok"
 
 
-class QuotaUsage(Protocol):
-    """A quota as a status would show it."""
+Checks = Callable[[], Sequence[Check]]
 
-    @property
-    def hard(self) -> Mapping[str, str]:
-        """Resource name -> printed quantity."""
-
-    @property
-    def used(self) -> Mapping[str, str]:
-        """Resource name -> printed quantity."""
+UsageOf = Callable[["str | None"], Mapping[str, Mapping[str, Any]]]
+"""Namespace (all where None) -> what is known of its policies, as JSON."""
 
 
-UsageOf = Callable[["str | None"], Mapping[str, Mapping[str, QuotaUsage]]]
-"""Namespace (all where None) -> quota name -> usage."""
+class Exposing(Protocol):
+    """Metrics, whoever counts them."""
+
+    def exposition(self) -> bytes:
+        """The metrics in the text format."""
 
 
-def webhook_app(pipeline: Pipeline, metrics: Metrics, max_body: int) -> Flask:
-    """What listens on the webhook port: `/mutate` and `/validate`."""
+def webhook_app(
+    pipeline: Pipeline, metrics: Metrics, max_body: int, *, checks: Checks = tuple, serving: Serving = ALONE
+) -> Flask:
+    """The webhook port: `/mutate`, `/validate`, and `/readyz` for whoever cannot reach the other port."""
     app = _flask("quota-admission-webhook")
+    _add_readiness(app, checks)
     app.wsgi_app = in_front_of(  # type: ignore[method-assign,assignment]
         app.wsgi_app,
         {
-            "/mutate": ReviewEndpoint("mutate", pipeline.mutate, metrics, max_body),
-            "/validate": ReviewEndpoint("validate", pipeline.validate, metrics, max_body),
+            "/mutate": ReviewEndpoint("mutate", pipeline.mutate, metrics, max_body, serving),
+            "/validate": ReviewEndpoint("validate", pipeline.validate, metrics, max_body, serving),
         },
     )
     return app
 
 
-def admin_app(checks: Callable[[], Sequence[Check]], usage: UsageOf, metrics: Metrics) -> Flask:
-    """What listens on the admin port."""
+def admin_app(checks: Checks, metrics: Exposing, usage: UsageOf | None = None) -> Flask:
+    """What listens on the admin port; `/usage.json` where there is something to tell."""
     app = _flask("quota-admission-admin")
+    _add_readiness(app, checks)
 
     @app.get("/healthz")
     def healthz() -> Response:
         return _text("ok")
 
+    @app.get("/metrics")
+    def exposition() -> Response:
+        return Response(metrics.exposition(), content_type=CONTENT_TYPE)
+
+    if usage is not None:
+
+        @app.get("/usage.json")
+        def usage_json() -> Response:
+            found = usage(request.args.get("namespace"))
+            return Response(orjson.dumps({"namespaces": found}) + b"\n", content_type="application/json")
+
+    return app
+
+
+def _add_readiness(app: Flask, checks: Checks) -> None:
     @app.get("/readyz")
     def readyz() -> Response:
         found = checks()
@@ -80,24 +96,6 @@ def admin_app(checks: Callable[[], Sequence[Check]], usage: UsageOf, metrics: Me
         if "verbose" in request.args or not ready:
             lines = [*(check.line() for check in found), f"readyz check {'passed' if ready else 'failed'}"]
         return _text("\n".join(lines), 200 if ready else 503)
-
-    @app.get("/metrics")
-    def exposition() -> Response:
-        return Response(metrics.exposition(), content_type=CONTENT_TYPE)
-
-    @app.get("/usage.json")
-    def usage_json() -> Response:
-        namespaces: dict[str, Any] = {
-            namespace: {
-                "resourceQuotas": {
-                    name: {"hard": dict(quota.hard), "used": dict(quota.used)} for name, quota in quotas.items()
-                }
-            }
-            for namespace, quotas in usage(request.args.get("namespace")).items()
-        }
-        return Response(orjson.dumps({"namespaces": namespaces}) + b"\n", content_type="application/json")
-
-    return app
 
 
 def _flask(name: str) -> Flask:

@@ -37,30 +37,9 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self.registry,
         )
-        self.policy_reloads = Gauge(
-            "quota_admission_policy_reloads",
-            "Reloads of the policy files since the start, by result (success, failure).",
-            ["result"],
-            registry=self.registry,
-        )
-        self.policies_stale = Gauge(
-            "quota_admission_policies_stale",
-            "1 while the policy files cannot be used and the last good set is in force.",
-            registry=self.registry,
-        )
-        self.policies_loaded = Gauge(
-            "quota_admission_policies_loaded_timestamp_seconds",
-            "When the policies in force were read, in seconds since the epoch.",
-            registry=self.registry,
-        )
         self.policy_doubts = Gauge(
             "quota_admission_policy_doubts",
             "Lines about policies in force that are hardly meant, as they stand in the log.",
-            registry=self.registry,
-        )
-        self.state_failing = Gauge(
-            "quota_admission_state_failing",
-            "1 while the state file cannot be written: what would need it is refused.",
             registry=self.registry,
         )
         self.certificate_expiry = Gauge(
@@ -89,3 +68,30 @@ class Metrics:
     def exposition(self) -> bytes:
         """The metrics in the text format."""
         return generate_latest(self.registry)
+
+
+class StandaloneGauges:
+    """What only a server has that serves policies from files."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.policy_reloads = Gauge(
+            "quota_admission_policy_reloads",
+            "Reloads of the policy files since the start, by result (success, failure).",
+            ["result"],
+            registry=registry,
+        )
+        self.policies_stale = Gauge(
+            "quota_admission_policies_stale",
+            "1 while the policy files cannot be used and the last good set is in force.",
+            registry=registry,
+        )
+        self.policies_loaded = Gauge(
+            "quota_admission_policies_loaded_timestamp_seconds",
+            "When the policies in force were read, in seconds since the epoch.",
+            registry=registry,
+        )
+        self.state_failing = Gauge(
+            "quota_admission_state_failing",
+            "1 while the state file cannot be written: what would need it is refused.",
+            registry=registry,
+        )

@@ -11,6 +11,8 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import parse_qs
 
@@ -50,10 +52,23 @@ class Judge(Protocol):
         """The answer; raises BadCall."""
 
 
+@dataclass(frozen=True)
+class Serving:
+    """How calls are served: who runs within `slots`; while `draining`, each connection ends with its next answer."""
+
+    slots: AbstractContextManager[None] = field(default_factory=nullcontext)
+    draining: Callable[[], bool] = lambda: False
+
+
+ALONE: Final = Serving()
+"""Every thread runs, and there is no end in sight."""
+
+
 class ReviewEndpoint:
     """A WSGI application that answers the reviews of one stage."""
 
-    def __init__(self, stage: str, judge: Judge, metrics: Metrics, max_body: int) -> None:
+    def __init__(self, stage: str, judge: Judge, metrics: Metrics, max_body: int, serving: Serving = ALONE) -> None:
+        self._serving = serving
         self._stage = stage
         self._judge = judge
         self._metrics = metrics
@@ -62,6 +77,10 @@ class ReviewEndpoint:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one call."""
         started = time.monotonic()
+        with self._serving.slots:
+            return self._answer(environ, start_response, started)
+
+    def _answer(self, environ: WSGIEnvironment, start_response: StartResponse, started: float) -> Iterable[bytes]:
         try:
             review = decode_review(self._body(environ))
             deadline = started + timeout_of(environ.get("QUERY_STRING", "")) * _MARGIN
@@ -78,6 +97,8 @@ class ReviewEndpoint:
             return _plain(start_response, 500, "internal error: the server's log says where")
         self._record("allowed" if answer.allowed else "denied", answer.reason, started)
         _log_decision(self._stage, review, answer, time.monotonic() - started)
+        if self._serving.draining():
+            _close_afterwards(start_response)
         start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(payload)))])
         return [payload]
 
@@ -114,7 +135,10 @@ def _read(stream: Any, most: int) -> bytes:
 
 
 def _close_afterwards(start_response: StartResponse) -> None:
-    """End the connection after this answer: what is left of a body that was not read is no next request."""
+    """End the connection after this answer.
+
+    So it is after a bad call, as what is left of a body that was not read is no next request, and before the end.
+    """
     close = getattr(getattr(start_response, "__self__", None), "force_close", None)
     if close is not None:
         close()

@@ -38,8 +38,8 @@ class Service(Protocol):
     webhook: Flask
     admin: Flask
 
-    def drain(self) -> None:
-        """Say that the server is about to end: not ready any more."""
+    def drain(self) -> bool:
+        """Say that the server is about to end: not ready any more. Whether that is news."""
 
     def stop(self) -> None:
         """Finish what is under way."""
@@ -55,6 +55,7 @@ class Listening:
     threads: int
     keepalive_seconds: int
     max_body: int
+    drain_seconds: float = 0.0
 
 
 class Server(BaseApplication):
@@ -111,10 +112,16 @@ class Server(BaseApplication):
             signal.signal(number, signal.SIG_IGN)
 
     def _draining(self, then: Any) -> Callable[[int, FrameType | None], None]:
+        drain_seconds = self._listening.drain_seconds
+
         def handler(number: int, frame: FrameType | None) -> None:
-            if self._service is not None:
-                self._service.drain()
-            if callable(then):
+            first = self._service is not None and self._service.drain()
+            if first and drain_seconds:
+                # Whoever has not heard of it yet still calls: take that, and say with each answer that this is the end.
+                end = threading.Timer(drain_seconds, os.kill, (os.getpid(), signal.SIGTERM))
+                end.daemon = True
+                end.start()
+            elif callable(then):
                 then(number, frame)
 
         return handler

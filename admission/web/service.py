@@ -6,9 +6,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from flask import Flask
 
@@ -19,7 +19,7 @@ from admission.standalone.store import StandaloneStore
 from admission.standalone.watcher import Watcher
 from admission.standalone.world import Fingerprint, Folder, World
 from admission.web.app import Check, admin_app, webhook_app
-from admission.web.metrics import Metrics
+from admission.web.metrics import Metrics, StandaloneGauges
 from admission.web.tls import ServingCertificate
 
 log = logging.getLogger(__name__)
@@ -58,14 +58,22 @@ class StandaloneService:
         metrics = Metrics(version)
         self._export(metrics)
         pipeline = Pipeline(self._store, self._store, warn_at=config.quota.warn_at)
-        self.webhook: Flask = webhook_app(pipeline, metrics, config.server.max_body_bytes)
-        self.admin: Flask = admin_app(self._checks, self._store.usage, metrics)
+        self.webhook: Flask = webhook_app(pipeline, metrics, config.server.max_body_bytes, checks=self._checks)
+        self.admin: Flask = admin_app(self._checks, metrics, self._usage)
         self._watcher.start()
         threading.Thread(target=self._look_after_certificate, name="certificate", daemon=True).start()
 
-    def drain(self) -> None:
-        """Say that the server is about to end: not ready any more."""
+    def _usage(self, namespace: str | None) -> dict[str, Any]:
+        return {
+            name: {"resourceQuotas": {quota: asdict(usage) for quota, usage in quotas.items()}}
+            for name, quotas in self._store.usage(namespace).items()
+        }
+
+    def drain(self) -> bool:
+        """Say that the server is about to end: not ready any more. Whether that is news."""
+        is_news = not self._stopping.is_set()
         self._stopping.set()
+        return is_news
 
     def stop(self) -> None:
         """Finish what is under way."""
@@ -87,12 +95,13 @@ class StandaloneService:
         ]
 
     def _export(self, metrics: Metrics) -> None:
+        gauges = StandaloneGauges(metrics.registry)
         watcher, certificate = self._watcher, self._certificate
-        metrics.policy_reloads.labels("success").set_function(lambda: watcher.state.succeeded)
-        metrics.policy_reloads.labels("failure").set_function(lambda: watcher.state.failed)
-        metrics.policies_stale.set_function(lambda: 1 if watcher.state.error else 0)
-        metrics.policies_loaded.set_function(lambda: watcher.state.loaded_at)
-        metrics.state_failing.set_function(lambda: 1 if self._store.problem else 0)
+        gauges.policy_reloads.labels("success").set_function(lambda: watcher.state.succeeded)
+        gauges.policy_reloads.labels("failure").set_function(lambda: watcher.state.failed)
+        gauges.policies_stale.set_function(lambda: 1 if watcher.state.error else 0)
+        gauges.policies_loaded.set_function(lambda: watcher.state.loaded_at)
+        gauges.state_failing.set_function(lambda: 1 if self._store.problem else 0)
         metrics.policy_doubts.set_function(lambda: len(self._store.doubts()))
         metrics.certificate_expiry.set_function(lambda: certificate.expires_at)
         metrics.certificate_stale.set_function(lambda: 1 if certificate.problem else 0)
