@@ -10,7 +10,11 @@ import click
 from admission.cli.version import installed_version
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-COMMANDS: Final = {"serve": "admission.cli.serve", "submit": "admission.cli.submit"}
+COMMANDS: Final = {
+    "controller": "admission.cli.controller",
+    "serve": "admission.cli.serve",
+    "submit": "admission.cli.submit",
+}
 
 
 class Commands(click.Group):

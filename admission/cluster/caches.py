@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -68,10 +68,16 @@ _decode_labelled = msgspec.json.Decoder(_Labelled).decode
 _decode_priority = msgspec.json.Decoder(_Priority).decode
 
 
+QuotaChanged = Callable[[str, str, "StoredQuota | None", "StoredQuota | None"], None]
+"""Namespace, name, the quota before and after."""
+
+
 class QuotaCache:
     """All quotas, each in the newest version that is known."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, changed: QuotaChanged | None = None) -> None:
+        """`changed` is told of each change, after the cache."""
+        self._told = changed
         self.reflector: Reflector[StoredQuota] = Reflector(
             transport, Source(PATHS["resourcequotas"]), decode_stored_quota, self._changed
         )
@@ -105,6 +111,10 @@ class QuotaCache:
             elif known is None or quota.is_newer_than(known):
                 self._own[key] = quota
 
+    def learn_response(self, response: bytes, asked_at: float) -> None:
+        """Take what the API server has answered to a write."""
+        self.learn(decode_stored_quota(response, asked_at))
+
     def _changed(self, namespace: str, name: str, was: StoredQuota | None, now: StoredQuota | None) -> None:
         key = (namespace, name)
         with self._lock:
@@ -119,6 +129,20 @@ class QuotaCache:
                 "the ledger of a quota cannot be read",
                 extra={"namespace": namespace, "quota": name, "problem": now.damage},
             )
+        if self._told is not None:
+            self._told(namespace, name, was, now)
+
+
+class DeviceCache:
+    """The DeviceClasses."""
+
+    def __init__(self, transport: Transport) -> None:
+        source = Source(PATHS["deviceclasses"], optional=True)
+        self.reflector = Reflector(transport, source, _extended_name)
+
+    def names(self) -> Mapping[str, str]:
+        """Name of each -> its extended resource name, empty where it has none."""
+        return self.reflector.namespace(CLUSTER_WIDE)
 
 
 class PolicyCaches:
@@ -131,8 +155,7 @@ class PolicyCaches:
         )
         self._namespaces = Reflector(transport, Source(PATHS["namespaces"]), _namespace_facts)
         self._priorities = Reflector(transport, Source(PATHS["priorityclasses"]), _priority)
-        self._devices = Reflector(transport, Source(PATHS["deviceclasses"], optional=True), _extended_name)
-        self._policies: dict[str, tuple[LimitPolicy, ...]] = {}
+        self._devices = DeviceCache(transport)
 
     @property
     def reflectors(self) -> Mapping[str, Reflector[Any]]:
@@ -142,7 +165,7 @@ class PolicyCaches:
             "resourcequotas": self.quotas.reflector,
             "namespaces": self._namespaces,
             "priorityclasses": self._priorities,
-            "deviceclasses": self._devices,
+            "deviceclasses": self._devices.reflector,
         }
 
     def start(self) -> None:
@@ -173,7 +196,7 @@ class PolicyCaches:
 
     def devices(self) -> Mapping[str, str]:
         """Name of each DeviceClass -> its extended resource name, empty where it has none."""
-        return self._devices.namespace(CLUSTER_WIDE)
+        return self._devices.names()
 
     def priorities(self) -> Mapping[str, int]:
         """Name of each PriorityClass -> its value."""

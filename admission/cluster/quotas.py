@@ -25,10 +25,15 @@ class _Status(msgspec.Struct):
     used: dict[str, Any] | None = None
 
 
+class _Spec(msgspec.Struct):
+    hard: dict[str, Any] | None = None
+
+
 class _Stored(msgspec.Struct):
     """The parts that are written back as they are."""
 
     metadata: dict[str, Any]
+    spec: _Spec | None = None
     status: _Status | None = None
 
 
@@ -61,11 +66,13 @@ class StoredQuota:
     state: QuotaState
     account: Account | None
     spec_hard: ResourceList
+    status_hard: ResourceList
     status_used: ResourceList
     damage: str = ""
     read_at: float = NEVER
     metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    hard_texts: Mapping[str, Any] | None = field(default=None, repr=False)
+    hard_texts: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    spec_hard_texts: Mapping[str, Any] = field(default_factory=dict, repr=False)
     doubts: tuple[str, ...] = ()
 
     @property
@@ -95,21 +102,24 @@ class StoredQuota:
     def body(self, hard: Mapping[str, Any] | None = None) -> bytes:
         """The object that writes account and status; `hard` where that is to be another too."""
         assert self.account is not None  # noqa: S101 - only what has one is written
-        annotations = self.metadata.get("annotations") or {}
-        text = encode(self.account, self.uid)
+        ours = {ANNOTATION: encode(self.account, self.uid)}
+        return self._body({**self._annotations(), **ours}, self.hard_texts if hard is None else hard, self.state.used)
+
+    def body_without_account(self) -> bytes:
+        """The object that takes our account away and leaves everything else as it is."""
+        others = {name: text for name, text in self._annotations().items() if name != ANNOTATION}
+        return self._body(others, self.hard_texts, self.status_used)
+
+    def _annotations(self) -> Mapping[str, Any]:
+        return self.metadata.get("annotations") or {}
+
+    def _body(self, annotations: Mapping[str, Any], hard: Mapping[str, Any], used: ResourceList) -> bytes:
         return orjson.dumps(
             {
                 "apiVersion": "v1",
                 "kind": "ResourceQuota",
-                "metadata": {
-                    **self.metadata,
-                    "resourceVersion": self.version,
-                    "annotations": {**annotations, ANNOTATION: text},
-                },
-                "status": {
-                    "hard": (self.hard_texts or {}) if hard is None else hard,
-                    "used": {name: str(amount) for name, amount in self.state.used.items()},
-                },
+                "metadata": {**self.metadata, "resourceVersion": self.version, "annotations": annotations},
+                "status": {"hard": hard, "used": {name: str(amount) for name, amount in used.items()}},
             }
         )
 
@@ -145,11 +155,13 @@ def decode_stored_quota(data: msgspec.Raw | bytes, read_at: float = NEVER) -> St
         state=QuotaState(policy, used),
         account=account,
         spec_hard=(quota.spec and quota.spec.hard) or EMPTY,
+        status_hard=(quota.status and quota.status.hard) or EMPTY,
         status_used=(quota.status and quota.status.used) or EMPTY,
         damage=damage,
         read_at=read_at,
         metadata=stored.metadata,
-        hard_texts=stored.status.hard if stored.status else None,
+        hard_texts=(stored.status and stored.status.hard) or {},
+        spec_hard_texts=(stored.spec and stored.spec.hard) or {},
         # What of the status is not in order yet, the controller puts right.
         doubts=tuple(lint_quota(msgspec.structs.replace(quota, status=None))),
     )

@@ -30,6 +30,10 @@ IDLE_TIMEOUT: Final = 90.0
 ABSENT_SECONDS: Final = 60.0
 """How long until a resource that is not served is asked for again."""
 
+JSON: Final = "application/json"
+METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
 
 class _Meta(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
@@ -123,14 +127,24 @@ class _Kept(Generic[T]):
 class Source:
     """What to follow.
 
-    `query` narrows it (`fieldSelector`), `accept` asks for another form of the objects. Of an `optional` resource there
-    are no objects where the API server does not serve it.
+    `query` narrows it (`fieldSelector`). With `metadata_only` the API server sends nothing else of the objects. Of an
+    `optional` resource there are no objects where the API server does not serve it.
     """
 
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
-    accept: str = "application/json"
+    metadata_only: bool = False
     optional: bool = False
+
+    @property
+    def list_form(self) -> str:
+        """The form in which to ask for a list."""
+        return METADATA_LIST if self.metadata_only else JSON
+
+    @property
+    def object_form(self) -> str:
+        """The form in which to ask for single objects, those of a watch too."""
+        return METADATA if self.metadata_only else JSON
 
 
 class Reflector(Generic[T]):
@@ -243,7 +257,7 @@ class Reflector(Generic[T]):
         found: dict[str, dict[str, _Kept[T]]] = {}
         query = {**self._source.query, "limit": str(PAGE_SIZE)}
         while True:
-            page = _decode_list(self._transport.call("GET", self.path, query=query, accept=self._source.accept).body)
+            page = _decode_list(self._transport.call("GET", self.path, query=query, accept=self._source.list_form).body)
             for item in page.items or ():
                 self._keep(item, found)
             if not page.metadata.next:
@@ -282,7 +296,7 @@ class Reflector(Generic[T]):
             "timeoutSeconds": str(int(WATCH_SECONDS * random.uniform(0.8, 1.2))),  # noqa: S311
         }
         self.stats.watches += 1
-        for line in self._transport.stream(self.path, query, IDLE_TIMEOUT, accept=self._source.accept):
+        for line in self._transport.stream(self.path, query, IDLE_TIMEOUT, accept=self._source.object_form):
             self.stats.last_contact = time.monotonic()
             if self._stop.is_set():
                 return

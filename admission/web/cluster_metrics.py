@@ -1,49 +1,15 @@
-"""What a server in a cluster exposes beside its reviews: its caches, its ledger, who keeps the count."""
+"""What a server in a cluster exposes beside its reviews: its ledger, and who keeps the count."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from admission.cluster.accounting import AccountingSwitch
 from admission.cluster.caches import PolicyCaches
-from admission.cluster.reflector import Reflector
 from admission.cluster.stats import CallStats, LedgerStats
-
-
-class ReflectorCollector(Collector):
-    """How well the caches follow the API server."""
-
-    def __init__(self, reflectors: Mapping[str, Reflector[Any]]) -> None:
-        self._reflectors = reflectors
-
-    def collect(self) -> Iterable[Metric]:
-        """One sample a resource each."""
-        gauges = {
-            "objects": ("Objects in the cache.", len),
-            "synced": ("1 as soon as a first list is in.", Reflector.has_synced),
-            "staleness_seconds": ("Time since the API server was last heard of.", Reflector.staleness),
-        }
-        for name, (text, read) in gauges.items():
-            family = GaugeMetricFamily(f"quota_admission_cache_{name}", text, labels=["resource"])
-            for resource, reflector in self._reflectors.items():
-                family.add_metric([resource], float(read(reflector)))
-            yield family
-        counters = {
-            "lists": "Full lists read.",
-            "watches": "Watches begun.",
-            "events": "Changes heard of.",
-            "errors": "Lists and watches that failed.",
-            "undecodable": "Objects that could not be used; what was known of them stays in force.",
-        }
-        for name, text in counters.items():
-            counter = CounterMetricFamily(f"quota_admission_cache_{name}", text, labels=["resource"])
-            for resource, reflector in self._reflectors.items():
-                counter.add_metric([resource], getattr(reflector.stats, name))
-            yield counter
 
 
 class LedgerCollector(Collector):

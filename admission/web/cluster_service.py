@@ -15,12 +15,13 @@ from admission.cluster.accounting import AccountingSwitch
 from admission.cluster.caches import PolicyCaches
 from admission.cluster.identity import own_accounts
 from admission.cluster.ledger import ApiServerLedger
+from admission.cluster.metrics import ReflectorCollector
 from admission.cluster.quotas import StoredQuota
 from admission.cluster.transport import Transport
 from admission.config import Config, changes_of
 from admission.pipeline import Pipeline
 from admission.web.app import Check, admin_app, webhook_app
-from admission.web.cluster_metrics import LedgerCollector, ReflectorCollector
+from admission.web.cluster_metrics import LedgerCollector
 from admission.web.metrics import Metrics
 from admission.web.reviews import Serving
 from admission.web.slots import Slots
@@ -122,7 +123,7 @@ class ClusterService:
         metrics.certificate_expiry.set_function(lambda: self._certificate.expires_at)
         metrics.certificate_stale.set_function(lambda: 1 if self._certificate.problem else 0)
         reflectors = {**self._caches.reflectors, "validatingwebhookconfigurations": self._accounting.reflector}
-        metrics.registry.register(ReflectorCollector(reflectors))
+        metrics.registry.register(ReflectorCollector(lambda: reflectors))
         metrics.registry.register(LedgerCollector(ledger.stats, self._caches, self._accounting))
         return metrics
 

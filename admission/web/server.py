@@ -101,7 +101,7 @@ class Server(BaseApplication):
     def load(self) -> Any:
         """Called once in the worker process: make the service and start the admin port."""
         self._service = self._make_service()
-        self._admin_server = _serve_admin(self._listening.admin, self._service.admin)
+        self._admin_server = serve_admin(self._listening.admin, self._service.admin)
         return self._service.webhook
 
     def _drain_on_signal(self) -> None:
@@ -143,7 +143,8 @@ class _AdminHandler(WSGIRequestHandler):
         """Nothing."""
 
 
-def _serve_admin(listener: socket.socket, app: Flask) -> BaseWSGIServer:
+def serve_admin(listener: socket.socket, app: Flask) -> BaseWSGIServer:
+    """Serve the admin port in a thread, until `shutdown`."""
     host, port = listener.getsockname()[:2]
     server = make_server(host, port, app, threaded=True, request_handler=_AdminHandler, fd=os.dup(listener.fileno()))
     threading.Thread(target=server.serve_forever, name="admin", daemon=True).start()
