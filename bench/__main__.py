@@ -1,4 +1,4 @@
-"""`python -m bench [NAME...]`: decision, server, start."""
+"""`python -m bench [NAME...]`: decision, server, start; and with options `throughput`, `scale`, `profile`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import sys
 from importlib import import_module
 
 NAMES = ("decision", "server", "start")
+WITH_CONTROL_PLANE = ("throughput", "scale", "profile")
 
 
 def main() -> None:
-    """Run the benchmarks named, all of them without a name."""
+    """Run the benchmarks named, without a name all that need no control plane."""
     names = sys.argv[1:] or NAMES
+    if names[0] in WITH_CONTROL_PLANE:
+        import_module(f"bench.{names[0]}").main(sys.argv[2:], prog_name=f"python -m bench {names[0]}")
+        return
     for name in names:
         if name not in NAMES:
-            sys.exit(f"expected one of {', '.join(NAMES)}, got {name}")
+            sys.exit(f"expected one of {', '.join((*NAMES, *WITH_CONTROL_PLANE))}, got {name}")
         import_module(f"bench.{name}").run()
         print()
 

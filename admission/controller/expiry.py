@@ -106,7 +106,7 @@ class Expiry:
     def _has_ended(self, key: _Key, reservation: Reservation) -> bool:
         path = self._objects.path(reservation.kind, key.namespace, reservation.name)
         if path is None:
-            return False
+            return True  # no such kind is served: there is nothing to be counted
         try:
             found = identity_in(self._transport, path)
         except ClusterError as error:

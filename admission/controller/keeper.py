@@ -109,7 +109,7 @@ class QuotaKeeper:
         else:
             self._mark(namespace, SOON)
 
-    def _mark(self, namespace: str, delay: float) -> None:
+    def _mark(self, namespace: str, delay: float = AT_ONCE) -> None:
         with self._lock:
             self._heard.add(namespace)
         self.queue.add(namespace, delay)

@@ -19,6 +19,7 @@ import pytest
 from tests.cluster.plane import ControlPlane, Variant
 from tests.cluster.processes import StartError
 from tests.cluster.programs import Missing, find
+from tests.cluster.rigs import rig, rigs  # noqa: F401 - fixtures
 
 HERE = Path(__file__).parent
 GROUP = "cluster"
@@ -28,6 +29,7 @@ _numbers = itertools.count(1)
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "plane(**variant): the control plane that the test runs against")
+    config.addinivalue_line("markers", "rig(**setup): the servers and controllers around it")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
