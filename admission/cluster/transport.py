@@ -5,9 +5,10 @@ The library's models are not used: what is sent and received are bytes, decoded 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlencode
 
 import msgspec
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT: Final = 5.0
 READ_TIMEOUT: Final = 30.0
+CREDENTIALS_SECONDS: Final = 5.0
+"""How long a token is used until it is looked up again."""
 
 
 class ClusterError(Exception):
@@ -62,6 +65,7 @@ class Transport:
         self._client = client
         self._pool: urllib3.PoolManager = client.rest_client.pool_manager
         self._host: str = client.configuration.host
+        self._authorization: tuple[float, dict[str, str]] = (float("-inf"), {})
 
     @property
     def host(self) -> str:
@@ -130,9 +134,15 @@ class Transport:
             raise Unreachable(f"{self._host} does not answer: {_cause(error)}") from None
 
     def _headers(self, accept: str) -> dict[str, str]:
-        headers: dict[str, Any] = {"Accept": accept, "User-Agent": "quota-admission"}
-        # The library renews tokens while it looks them up.
-        self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "GET", None)
+        return {"Accept": accept, "User-Agent": "quota-admission", **self._credentials()}
+
+    def _credentials(self) -> dict[str, str]:
+        """The library renews tokens while it looks them up, and that takes longer than most calls."""
+        looked_up, headers = self._authorization
+        if time.monotonic() >= looked_up + CREDENTIALS_SECONDS:
+            headers = {}
+            self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "GET", None)
+            self._authorization = (time.monotonic(), headers)
         return headers
 
 
