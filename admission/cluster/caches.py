@@ -79,7 +79,7 @@ class QuotaCache:
         """`changed` is told of each change, after the cache."""
         self._told = changed
         self.reflector: Reflector[StoredQuota] = Reflector(
-            transport, Source(PATHS["resourcequotas"]), decode_stored_quota, self._changed
+            transport, Source(PATHS["resourcequotas"]), decode_stored_quota, self._changed, self._own_version
         )
         self._lock = threading.Lock()
         self._own: dict[tuple[str, str], StoredQuota] = {}
@@ -111,9 +111,10 @@ class QuotaCache:
             elif known is None or quota.is_newer_than(known):
                 self._own[key] = quota
 
-    def learn_response(self, response: bytes, asked_at: float) -> None:
-        """Take what the API server has answered to a write."""
-        self.learn(decode_stored_quota(response, asked_at))
+    def _own_version(self, namespace: str, name: str, version: str) -> StoredQuota | None:
+        """What this replica has written itself need not be decoded when the watch tells of it."""
+        own = self._own.get((namespace, name))
+        return own if own is not None and own.version == version else None
 
     def _changed(self, namespace: str, name: str, was: StoredQuota | None, now: StoredQuota | None) -> None:
         key = (namespace, name)

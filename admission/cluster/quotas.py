@@ -99,11 +99,11 @@ class StoredQuota:
         """Bytes of the annotation that would be written."""
         return len(encode(self.account, self.uid)) if self.account else 0
 
-    def body(self, hard: Mapping[str, Any] | None = None) -> bytes:
-        """The object that writes account and status; `hard` where that is to be another too."""
+    def body(self) -> bytes:
+        """The object that writes account and status."""
         assert self.account is not None  # noqa: S101 - only what has one is written
         ours = {ANNOTATION: encode(self.account, self.uid)}
-        return self._body({**self._annotations(), **ours}, self.hard_texts if hard is None else hard, self.state.used)
+        return self._body({**self._annotations(), **ours}, self.hard_texts, self.state.used)
 
     def body_without_account(self) -> bytes:
         """The object that takes our account away and leaves everything else as it is."""
@@ -126,7 +126,7 @@ class StoredQuota:
     def written(self, response: bytes, asked_at: float) -> StoredQuota:
         """This quota as it is after its body was taken; `response` is what the API server made of it."""
         version = _decode_written(response).metadata.version
-        return replace(self, version=version, read_at=asked_at, damage="")
+        return replace(self, version=version, read_at=asked_at, damage="", status_used=self.state.used)
 
     def is_newer_than(self, other: StoredQuota) -> bool:
         """Whether this is a later version of the same quota, or of one that took its place."""

@@ -85,6 +85,9 @@ class Decode(Protocol[T_co]):
 Changed = Callable[[str, str, "T | None", "T | None"], None]
 """Namespace, name, the object before and after; None where it was not or is no more."""
 
+Known = Callable[[str, str, str], "T | None"]
+"""Namespace, name and version -> the object, None where that version is not known."""
+
 
 @dataclass
 class Pace:
@@ -151,8 +154,15 @@ class Reflector(Generic[T]):
     """Follows one resource in all namespaces, in a thread of its own."""
 
     def __init__(
-        self, transport: Transport, source: Source, decode: Decode[T], changed: Changed[T] | None = None
+        self,
+        transport: Transport,
+        source: Source,
+        decode: Decode[T],
+        changed: Changed[T] | None = None,
+        known: Known[T] | None = None,
     ) -> None:
+        """`known` may have an object already that the API server tells of: then it is not decoded again."""
+        self._known = known
         self._transport = transport
         self._source = source
         self.path = source.path
@@ -334,7 +344,9 @@ class Reflector(Generic[T]):
     def _keep(self, data: msgspec.Raw, into: dict[str, dict[str, _Kept[T]]]) -> None:
         meta = _decode_key(data).metadata
         try:
-            value = self._decode(data)
+            value = self._known(meta.namespace, meta.name, meta.resource_version) if self._known else None
+            if value is None:
+                value = self._decode(data)
         except (ValueError, AdmissionError) as error:
             # One object that cannot be used must not stop the others; what was known of it stays.
             self.stats.undecodable += 1

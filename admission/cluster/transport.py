@@ -5,17 +5,21 @@ The library's models are not used: what is sent and received are bytes, decoded 
 
 from __future__ import annotations
 
+import http.client
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 import msgspec
 import urllib3
 
+from admission.cluster.connections import Connections, RawResponse
+
 if TYPE_CHECKING:
-    from kubernetes.client import ApiClient
+    from kubernetes.client import ApiClient, Configuration
 
 CONNECT_TIMEOUT: Final = 5.0
 READ_TIMEOUT: Final = 30.0
@@ -51,13 +55,6 @@ class _Status(msgspec.Struct, rename="camel"):
     message: str | None = None
 
 
-class Response(NamedTuple):
-    """A successful answer."""
-
-    status: int
-    body: bytes
-
-
 class Transport:
     """One API server, with one account. Safe to use from many threads."""
 
@@ -65,6 +62,7 @@ class Transport:
         self._client = client
         self._pool: urllib3.PoolManager = client.rest_client.pool_manager
         self._host: str = client.configuration.host
+        self._short = _connections(client.configuration)
         self._authorization: tuple[float, dict[str, str]] = (float("-inf"), {})
 
     @property
@@ -81,21 +79,34 @@ class Transport:
         query: Mapping[str, str] | None = None,
         accept: str = "application/json",
         timeout: float = READ_TIMEOUT,
-    ) -> Response:
+    ) -> RawResponse:
         """One call; raises ApiError or Unreachable. Nothing is retried here. A PATCH is a JSON merge patch."""
         headers = self._headers(accept)
         if body is not None:
             headers["Content-Type"] = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        response = self._send(method, path, body, query, headers, timeout, preload=True)
+        target = path + (f"?{urlencode(query)}" if query else "")
+        response = self._exchange(method, target, body, headers, timeout)
         if response.status >= 400:
-            raise _api_error(response.status, response.data)
-        return Response(response.status, response.data)
+            raise _api_error(response.status, response.body)
+        return response
+
+    def _exchange(
+        self, method: str, target: str, body: bytes | None, headers: Mapping[str, str], timeout: float
+    ) -> RawResponse:
+        try:
+            if self._short is not None:
+                return self._short.call(method, target, body, headers, timeout)
+            long = self._send(method, target, body, headers, timeout, preload=True)
+            return RawResponse(long.status, long.data)
+        except (http.client.HTTPException, OSError) as error:
+            raise Unreachable(f"{self._host} does not answer: {_cause(error)}") from None
 
     def stream(
         self, path: str, query: Mapping[str, str], idle_timeout: float, *, accept: str = "application/json"
     ) -> Iterator[bytes]:
         """The lines of a watch; ends with it. Raises ApiError, or Unreachable where it breaks or falls silent."""
-        response = self._send("GET", path, None, query, self._headers(accept), idle_timeout, preload=False)
+        target = f"{path}?{urlencode(query)}"
+        response = self._send("GET", target, None, self._headers(accept), idle_timeout, preload=False)
         try:
             if response.status >= 400:
                 raise _api_error(response.status, response.read())
@@ -108,22 +119,20 @@ class Transport:
         finally:
             response.close()
 
-    def _send(  # noqa: PLR0913 - private, and called twice
+    def _send(
         self,
         method: str,
-        path: str,
+        target: str,
         body: bytes | None,
-        query: Mapping[str, str] | None,
         headers: Mapping[str, str],
         timeout: float,
         *,
         preload: bool,
     ) -> urllib3.BaseHTTPResponse:
-        url = self._host + path + (f"?{urlencode(query)}" if query else "")
         try:
             return self._pool.request(
                 method,
-                url,
+                self._host + target,
                 body=body,
                 headers=headers,
                 timeout=urllib3.Timeout(connect=min(CONNECT_TIMEOUT, timeout), read=timeout),
@@ -166,6 +175,26 @@ def connect(kubeconfig: Path | None = None, context: str | None = None, *, conne
         raise ClusterError(f"no API server is configured: {error}") from None
     settings.connection_pool_maxsize = connections
     return Transport(client.ApiClient(settings))
+
+
+def _connections(settings: Configuration) -> Connections | None:
+    """What short calls go over; None where only the library knows the way."""
+    if settings.proxy or not settings.host.startswith("https://"):
+        return None
+
+    def context() -> ssl.SSLContext:
+        made = ssl.create_default_context(cafile=settings.ssl_ca_cert, cadata=settings.ca_cert_data)
+        made.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT  # as the library: clusters have such authorities
+        if settings.cert_file:
+            made.load_cert_chain(settings.cert_file, settings.key_file)
+        if not settings.verify_ssl:
+            made.check_hostname = False
+            made.verify_mode = ssl.CERT_NONE
+        elif settings.assert_hostname is False:
+            made.check_hostname = False
+        return made
+
+    return Connections(settings.host, context, settings.tls_server_name)
 
 
 def _api_error(status: int, body: bytes) -> ApiError:

@@ -33,8 +33,11 @@ log = logging.getLogger(__name__)
 AT_ONCE: Final = 0.0
 SOON: Final = 0.05
 """Delay after something became free, in seconds: what happens together is counted together."""
-SETTLE: Final = 0.25
-"""Delay after something was admitted: nobody waits for that."""
+SETTLE: Final = 1.0
+"""Delay after something was admitted: nobody waits for that, and each write of ours may cost a server a retry."""
+SETTLE_MANY: Final = 0.25
+MANY: Final = 50
+"""Reservations of a quota from which on they are settled sooner, so that its annotation stays short."""
 REST: Final = 0.2
 """Least time between two recounts of a namespace, so that the servers seldom lose a race against us."""
 AGAIN: Final = 0.3
@@ -94,7 +97,7 @@ class QuotaKeeper:
         if was is None or not _status_is_in_order(now) or now.damage:
             self._mark(namespace, AT_ONCE)
         elif reserved - known or not _says_what_is_used(now):
-            self._mark(namespace, SETTLE)
+            self._mark(namespace, SETTLE if len(reserved) < MANY else SETTLE_MANY)
 
     def _object_changed(self, namespace: str, was: Tracked | None, now: Tracked | None) -> None:
         if was is not None and (now is None or now.uid != was.uid):
@@ -104,7 +107,7 @@ class QuotaKeeper:
             return
         if was is None or (now is not None and was.observed is now.observed and was.uid == now.uid):
             uid = now.uid if now else ""
-            if was is None or any(q.account and uid in q.account.reservations for q in quotas.values()):
+            if was is None or any(uid in _reserved(quota) for quota in quotas.values()):
                 self._mark(namespace, SETTLE)
         else:
             self._mark(namespace, SOON)
@@ -204,15 +207,19 @@ class QuotaKeeper:
     def _count(self, quota: StoredQuota, kinds: set[str]) -> Count:
         started = time.perf_counter()
         devices = self._devices()
-        policy = quota.policy
-        if not equal(policy.hard, quota.spec_hard):
-            policy = QuotaPolicy(quota.name, quota.spec_hard, quota.policy.scopes)
+        policy = self._policy(quota)
         countable = {name for name in policy.hard if kinds.intersection(kinds_named(name, devices))}
         objects = (found for kind in sorted(kinds) for found in self.objects.live(kind, quota.namespace))
         result = count(policy, objects, countable, _reserved(quota), time.time())
         self.stats.recounts += 1
         self.stats.recount_seconds = time.perf_counter() - started
         return result
+
+    def _policy(self, quota: StoredQuota) -> QuotaPolicy:
+        """What the quota is to limit, whatever its status says yet."""
+        if equal(quota.policy.hard, quota.spec_hard):
+            return quota.policy
+        return QuotaPolicy(quota.name, quota.spec_hard, quota.policy.scopes)
 
     def _unknown(self, quota: StoredQuota, kinds: set[str], before: Account) -> dict[str, Quantity]:
         """Of kinds that cannot be listed now, what was counted last stays."""
@@ -259,9 +266,15 @@ class QuotaKeeper:
         )
         if unchanged and equal(used, quota.status_used) and _status_is_in_order(quota):
             return True
-        wanted = replace(quota, account=account, state=QuotaState(quota.policy, used))
+        wanted = replace(
+            quota,
+            account=account,
+            state=QuotaState(self._policy(quota), used),
+            status_hard=quota.spec_hard,
+            hard_texts=quota.spec_hard_texts,
+        )
         settled = len(_reserved(quota)) - len(account.reservations) - expired
-        if not self._put(quota, wanted.path(), wanted.body(quota.spec_hard_texts)):
+        if not self._put(wanted, wanted.body()):
             return False
         self.stats.settled += max(0, settled)
         self.stats.expired += expired
@@ -274,12 +287,13 @@ class QuotaKeeper:
     def _leave_to_the_plugin(self, quota: StoredQuota) -> None:
         """Take our count away where the API server keeps one: it would be out of date when it is ours again."""
         if quota.account is not None or quota.damage:
-            self._put(quota, quota.path(), quota.body_without_account())
+            bare = replace(quota, account=None, state=QuotaState(quota.policy, quota.status_used))
+            self._put(bare, bare.body_without_account())
 
-    def _put(self, quota: StoredQuota, path: str, body: bytes) -> bool:
+    def _put(self, wanted: StoredQuota, body: bytes) -> bool:
         asked_at = time.monotonic()
         try:
-            response = self._transport.call("PUT", path, body)
+            response = self._transport.call("PUT", wanted.path(), body)
         except ApiError as error:
             if error.status == 404:
                 return True
@@ -288,7 +302,7 @@ class QuotaKeeper:
             self.stats.conflicts += 1
             return False
         self.stats.writes += 1
-        self._quotas.learn_response(response.body, asked_at)
+        self._quotas.learn(wanted.written(response.body, asked_at))
         return True
 
 
