@@ -10,7 +10,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed (set PYTHON=/path/to/python3)"; exit 1; }
@@ -44,6 +44,18 @@ test: $(VENV)/test.installed ## Run all tests; what is left out is said at the e
 .PHONY: controlplane
 controlplane: $(BIN)/python ## Build the Kubernetes that some tests run against (needs Go; once, about 15 minutes)
 	$(BIN)/python -m tests.cluster.build
+
+.PHONY: playground
+playground: $(VENV)/test.installed controlplane ## Start a control plane with everything running, and say what to type next
+	$(BIN)/python -m tests.cluster.playground
+
+.PHONY: vectors-cluster
+vectors-cluster: $(VENV)/test.installed controlplane ## Play all recorded requests against a real API server (some minutes)
+	$(BIN)/python -m tests.cluster.vectors
+
+.PHONY: chaos
+chaos: $(VENV)/test.installed controlplane ## Kill replicas for ten minutes and count (SECONDS=600)
+	$(BIN)/python -m tests.cluster.chaos --seconds $(or $(SECONDS),600)
 
 .PHONY: lint
 lint: $(VENV)/lint.installed ## Check style, types and layers
