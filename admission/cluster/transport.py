@@ -70,6 +70,12 @@ class Transport:
         """The URL of the API server."""
         return self._host
 
+    def close(self) -> None:
+        """Close what is idle; what is in use ends with its call."""
+        if self._short is not None:
+            self._short.close()
+        self._pool.clear()
+
     def call(
         self,
         method: str,
