@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from admission.cluster.caches import QuotaCache
+from admission.cluster.events import EventRecorder, Regarding
 from admission.cluster.quotas import StoredQuota
 from admission.cluster.transport import ApiError, ClusterError, Transport
 from admission.controller.expiry import Expiry
@@ -24,6 +25,7 @@ from admission.controller.recount import Count, count, difference, equal, kinds_
 from admission.controller.stats import ControllerStats
 from admission.controller.workqueue import WorkQueue
 from admission.ledger.account import Account
+from admission.ledger.annotation import ANNOTATION
 from admission.quantity import Quantity
 from admission.quota.names import DeviceClasses, kinds_named
 from admission.quota.policy import QuotaPolicy, QuotaState
@@ -81,6 +83,7 @@ class QuotaKeeper:
             transport, self.objects, duties.expire_after, lambda namespace: self._mark(namespace, AT_ONCE)
         )
         self.stats = ControllerStats()
+        self._events = EventRecorder(transport)
         self._lock = threading.Lock()
         self._heard: set[str] = set()
         self._audits: dict[str, int] = {}
@@ -282,6 +285,11 @@ class QuotaKeeper:
             self.stats.rebuilt += 1
             named = {"namespace": quota.namespace, "quota": quota.name}
             log.warning("the ledger of a quota was made anew", extra=named)
+            self._events.warn(
+                Regarding("v1", "ResourceQuota", quota.namespace, quota.name, quota.uid),
+                "LedgerRebuilt",
+                f"the annotation {ANNOTATION} could not be read ({quota.damage}); it was made anew from what exists",
+            )
         return True
 
     def _leave_to_the_plugin(self, quota: StoredQuota) -> None:
