@@ -92,6 +92,10 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter an option
       quota-admission serve --kubeconfig ~/.kube/config --cert-dir run/certs
       quota-admission serve --standalone policies --state run/usage.db --cert-dir run/certs
     """
+    if folder is None and state_file:
+        raise click.UsageError("--state goes with --standalone")
+    if folder is not None and (kubeconfig or context):
+        raise click.UsageError("--kubeconfig and --context do not go with --standalone")
     set_up(log_format, log_level)
     host = LOOPBACK if folder else EVERYWHERE
     bind = f"{host}:10250" if bind is None else bind
@@ -99,14 +103,12 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter an option
     try:
         config = load_config(config_file)
         certificates = Certificates(cert_dir or _default_cert_dir(state_file), bind, dns_names)
+        admin = listen_at("--admin-bind", admin_bind)
+        listen_at("--bind", bind).close()
         if folder is None:
-            if state_file:
-                raise click.UsageError("--state goes with --standalone")
             make = _cluster(certificates, ClusterOptions(kubeconfig, context, wait), config, config_file)
         else:
             make = _standalone(certificates, folder, state_file, config)
-        admin = listen_at("--admin-bind", admin_bind)
-        listen_at("--bind", bind).close()
         certificates.load()
     except (ConfigError, StandaloneError, ClusterError, CertsError, ssl.SSLError, OSError) as error:
         fail(str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -9,14 +10,17 @@ from typing import Final
 
 import msgspec
 
-from admission.cluster.transport import ApiError, ClusterError, Transport, Unreachable
+from admission.cluster.transport import READ_TIMEOUT, ApiError, ClusterError, Transport, Unreachable
 from admission.objects import UserInfo
+
+log = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 ACCOUNTS_OF: Final = "system:serviceaccounts:"
 FALLBACK_NAMESPACE: Final = "kube-system"
 """Where a controller keeps its Lease that is no service account and serves no Service."""
 ASK_AGAIN: Final = 0.5
+SHORTEST_TRY: Final = 1.0
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -42,11 +46,11 @@ class OwnAccounts:
         return user is not None and (user.username in self.usernames or not self.groups.isdisjoint(user.groups or ()))
 
 
-def whoami(transport: Transport) -> str:
+def whoami(transport: Transport, timeout: float = READ_TIMEOUT) -> str:
     """The name by which the API server knows us; raises ClusterError."""
     body = b'{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
     try:
-        answer = transport.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body).body
+        answer = transport.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body, timeout=timeout).body
         return _decode_review(answer).status.user_info.username
     except msgspec.MsgspecError as error:
         raise ClusterError(f"{transport.host} does not say who we are: {error}") from None
@@ -55,13 +59,18 @@ def whoami(transport: Transport) -> str:
 def reached(transport: Transport, wait: float, clock: Callable[[], float] = time.monotonic) -> str:
     """The same, trying for so many seconds; raises ClusterError with the last reason."""
     give_up = clock() + wait
+    told = False
     while True:
         try:
-            return whoami(transport)
+            return whoami(transport, max(SHORTEST_TRY, give_up - clock()))
         except (Unreachable, ApiError) as error:
-            refused = isinstance(error, ApiError) and error.status in (401, 403)
+            # A 403 may pass: an API server that has just started does not know its roles yet.
+            refused = isinstance(error, ApiError) and error.status == 401
             if refused or clock() + ASK_AGAIN > give_up:
                 raise ClusterError(_start_text(transport, error)) from None
+            if not told:
+                log.info("waiting for the API server", extra={"problem": str(error)})
+                told = True
             time.sleep(ASK_AGAIN)
 
 

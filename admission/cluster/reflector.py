@@ -10,13 +10,13 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from admission.cluster.transport import ApiError, ClusterError, Transport
+from admission.cluster.transport import ApiError, ClusterError, Stream, Transport
 from admission.errors import AdmissionError
 
 log = logging.getLogger(__name__)
@@ -175,6 +175,7 @@ class Reflector(Generic[T]):
         self._listed_at = 0
         self._version = ""
         self._relist = False
+        self._stream: Stream | None = None
         self._synced = threading.Event()
         self._stop = threading.Event()
         self._pace = Pace()
@@ -205,8 +206,9 @@ class Reflector(Generic[T]):
         return max(self._listed_at, self._marks.get(namespace, 0))
 
     def relist(self) -> None:
-        """List again, from the store itself, as soon as the watch says its next word."""
+        """List again, from the store itself."""
         self._relist = True
+        self._end_stream()
 
     def has_synced(self) -> bool:
         """Whether a first list is in."""
@@ -223,8 +225,14 @@ class Reflector(Generic[T]):
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop; the thread ends with its next line at the latest."""
+        """Stop following."""
         self._stop.set()
+        self._end_stream()
+
+    def _end_stream(self) -> None:
+        stream = self._stream
+        if stream is not None:
+            stream.end()
 
     def wait_synced(self, seconds: float) -> bool:
         """Whether the first list came in within this time."""
@@ -250,6 +258,8 @@ class Reflector(Generic[T]):
                 else:
                     self._wait_after(error)
             except ClusterError as error:
+                if self._relist or self._stop.is_set():
+                    continue  # it was us who ended it
                 self.stats.errors += 1
                 self._wait_after(error)
             except Exception as error:  # a bug must not leave a cache that is silently dead
@@ -306,15 +316,24 @@ class Reflector(Generic[T]):
             "timeoutSeconds": str(int(WATCH_SECONDS * random.uniform(0.8, 1.2))),  # noqa: S311
         }
         self.stats.watches += 1
-        for line in self._transport.stream(self.path, query, IDLE_TIMEOUT, accept=self._source.object_form):
+        stream = self._transport.stream(self.path, query, IDLE_TIMEOUT, accept=self._source.object_form)
+        self._stream = stream
+        if self._relist or self._stop.is_set():  # asked for before there was a stream to end
+            stream.end()
+        try:
+            self._read(stream)
+        finally:
+            self._stream = None
+            if self._relist:
+                self._version = ""
+
+    def _read(self, stream: Iterable[bytes]) -> None:
+        for line in stream:
             self.stats.last_contact = time.monotonic()
-            if self._stop.is_set():
+            if self._stop.is_set() or self._relist:
                 return
             if line:
                 self._apply(_decode_event(line))
-            if self._relist:
-                self._version = ""
-                return
 
     def _apply(self, event: _Event) -> None:
         if event.type == "ERROR":

@@ -5,6 +5,7 @@ The library's models are not used: what is sent and received are bytes, decoded 
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import ssl
 import time
@@ -15,6 +16,7 @@ from urllib.parse import urlencode
 
 import msgspec
 import urllib3
+import yaml
 
 from admission.cluster.connections import Connections, RawResponse
 
@@ -53,6 +55,31 @@ class ApiError(ClusterError):
 class _Status(msgspec.Struct, rename="camel"):
     reason: str | None = None
     message: str | None = None
+
+
+class Stream:
+    """The lines of a watch, for one thread; any other may end it."""
+
+    def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
+        self._response = response
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The lines until the watch ends; raises Unreachable where it breaks or falls silent."""
+        response = self._response
+        try:
+            rest = b""
+            while chunk := response.read1(65536):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from lines
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Unreachable(f"the watch broke: {_cause(error)}") from None
+        finally:
+            response.close()
+
+    def end(self) -> None:
+        """Have the reader see the end at once."""
+        with contextlib.suppress(OSError, ValueError, RuntimeError, AttributeError):
+            self._response.shutdown()
 
 
 class Transport:
@@ -109,21 +136,18 @@ class Transport:
 
     def stream(
         self, path: str, query: Mapping[str, str], idle_timeout: float, *, accept: str = "application/json"
-    ) -> Iterator[bytes]:
-        """The lines of a watch; ends with it. Raises ApiError, or Unreachable where it breaks or falls silent."""
+    ) -> Stream:
+        """The lines of a watch. Raises ApiError, or Unreachable where nobody answers."""
         target = f"{path}?{urlencode(query)}"
         response = self._send("GET", target, None, self._headers(accept), idle_timeout, preload=False)
-        try:
-            if response.status >= 400:
+        if response.status >= 400:
+            try:
                 raise _api_error(response.status, response.read())
-            rest = b""
-            while chunk := response.read1(65536):
-                *lines, rest = (rest + chunk).split(b"\n")
-                yield from lines
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Unreachable(f"the watch broke: {_cause(error)}") from None
-        finally:
-            response.close()
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                raise Unreachable(f"the watch broke: {_cause(error)}") from None
+            finally:
+                response.close()
+        return Stream(response)
 
     def _send(
         self,
@@ -169,6 +193,8 @@ def connect(kubeconfig: Path | None = None, context: str | None = None, *, conne
     load_kube_config: Callable[..., None] = config.load_kube_config
     load_incluster_config: Callable[..., None] = config.load_incluster_config
     settings = client.Configuration()
+    if kubeconfig is not None and not kubeconfig.is_file():
+        raise ClusterError(f"{kubeconfig}: expected a kubeconfig file, there is none")
     try:
         if kubeconfig is not None or context is not None:
             load_kube_config(str(kubeconfig) if kubeconfig else None, context, settings)
@@ -177,8 +203,11 @@ def connect(kubeconfig: Path | None = None, context: str | None = None, *, conne
                 load_incluster_config(settings)
             except config.ConfigException:
                 load_kube_config(None, None, settings)
-    except (config.ConfigException, OSError, ValueError) as error:
-        raise ClusterError(f"no API server is configured: {error}") from None
+    except (config.ConfigException, OSError, ValueError, yaml.YAMLError) as error:
+        where = f"{kubeconfig}: " if kubeconfig else ""
+        raise ClusterError(f"{where}no API server is configured: {error}") from None
+    except (TypeError, AttributeError, KeyError):  # what the library makes of a file of another form
+        raise ClusterError(f"{kubeconfig or 'the kubeconfig'}: expected a kubeconfig, got something else") from None
     settings.connection_pool_maxsize = connections
     return Transport(client.ApiClient(settings))
 

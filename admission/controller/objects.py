@@ -124,7 +124,7 @@ class ObjectCaches:
     def revision(self, kind: str, namespace: str) -> int:
         """Up to which revision of the store the objects of a namespace are known."""
         reflector = self._reflectors.get(kind)
-        return reflector.revision(namespace) if reflector else 0
+        return reflector.revision(namespace) if reflector is not None else 0
 
     def relist(self, kind: str) -> None:
         """Read a kind anew."""
@@ -140,7 +140,7 @@ class ObjectCaches:
     def live(self, kind: str, namespace: str) -> Iterator[LiveObject]:
         """The objects of a kind in a namespace."""
         reflector = self._reflectors.get(kind)
-        for found in reflector.namespace(namespace).values() if reflector else ():
+        for found in reflector.namespace(namespace).values() if reflector is not None else ():
             observed = found.observed if found.claim is None else self._observe_claim(found.claim, namespace)
             yield LiveObject(found.uid, found.version, observed)
 
@@ -176,7 +176,7 @@ class ObjectCaches:
     def _paid_by_pod(self, namespace: str, uid: str, meta: ObjectMeta) -> ResourceList:
         pods = self._reflectors.get(PODS)
         owner = controlling_pod(ResourceClaim(metadata=meta))
-        pod = pods.namespace(namespace).get(owner.name) if pods and owner else None
+        pod = pods.namespace(namespace).get(owner.name) if pods is not None and owner else None
         if pod is None or pod.uid != uid:
             return EMPTY
         return paid_for(meta, pod.observed, self._siblings(namespace, uid), time.time())

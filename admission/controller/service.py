@@ -20,7 +20,7 @@ from admission.config import Config, changes_of
 from admission.controller.keeper import Duties, QuotaKeeper
 from admission.controller.lease import Elector, unique_identity
 from admission.controller.metrics import ControllerMetrics
-from admission.controller.probe import QUOTA, Probe
+from admission.controller.probe import QUOTA, Probe, Probed
 from admission.controller.registration import Registration
 from admission.controller.rules import Endpoint, ServiceEndpoint, Webhooks
 
@@ -30,6 +30,8 @@ LEASE: Final = "quota-admission-controller"
 HOUSEKEEPING: Final = 1.0
 """Seconds between looks at what may have become due."""
 REGISTER_EVERY: Final = 2.0
+GATHER: Final = 0.2
+"""How long to wait for more of what has just happened."""
 KINDS_EVERY: Final = 5.0
 PROBE_EVERY: Final = 30.0
 
@@ -73,6 +75,8 @@ class ControllerService:
         self._setting: Setting = config.quota.accounting
         self._accounting: Accounting | None = None
         self._synced_kinds: set[str] = set()
+        self._doubted = ""
+        self._register_now = threading.Event()
         self._quotas = QuotaCache(transport, self._quota_changed)
         self._devices = DeviceCache(transport)
         self._keeper = QuotaKeeper(
@@ -128,7 +132,8 @@ class ControllerService:
 
     def notes(self) -> dict[str, str]:
         """What is not as it should be, although the controller works."""
-        return {"webhooks": self._registration.problem if self._elector.is_leader() else ""}
+        leads = self._elector.is_leader()
+        return {"webhooks": self._registration.problem if leads else "", "accounting": self._doubted if leads else ""}
 
     # -- who acts
 
@@ -140,6 +145,8 @@ class ControllerService:
 
     def _quota_changed(self, namespace: str, name: str, was: StoredQuota | None, now: StoredQuota | None) -> None:
         self._keeper.quota_changed(namespace, name, was, now)
+        if now is not None and (was is None or was.spec_hard.keys() != now.spec_hard.keys()):
+            self._register_now.set()
 
     def _reflectors(self) -> dict[str, Reflector[Any]]:
         fixed: dict[str, Reflector[Any]] = {
@@ -160,7 +167,11 @@ class ControllerService:
 
     # -- what is done over and over
 
-    def _every(self, seconds: float, what: str, work: Callable[[], object]) -> None:
+    def _every(
+        self, seconds: float, what: str, work: Callable[[], object], sooner: threading.Event | None = None
+    ) -> None:
+        """Work over and over until the end; `sooner` cuts the wait short."""
+        wake = sooner or self._stopping
         while not self._stopping.is_set():
             try:
                 work()
@@ -168,7 +179,9 @@ class ControllerService:
                 log.warning("%s failed", what, extra={"problem": str(error)})
             except Exception:
                 log.exception("%s failed", what)
-            self._stopping.wait(seconds)
+            if wake.wait(seconds) and sooner is not None:
+                sooner.clear()
+                self._stopping.wait(GATHER)
 
     def _keep_house(self) -> None:
         resync = self._settings.config.controller.resync_seconds
@@ -202,12 +215,14 @@ class ControllerService:
             if self._accounting is not None and self._elector.is_leader() and self._quotas.reflector.has_synced():
                 self._registration.sync(self._keeper.kinds(), self._accounting.mode, self._accounting.reason)
 
-        self._every(REGISTER_EVERY, "registration", register)
+        self._every(REGISTER_EVERY, "registration", register, self._register_now)
 
     def _keep_probing(self) -> None:
         def probe() -> None:
             if self._setting != "auto":
                 self._account(Accounting(self._setting, "the configuration says so"))
+                if self._elector.is_leader():
+                    self._doubt(self._setting, self._probe.run())
             elif self._elector.is_leader():
                 found = self._probe.run()
                 if found.mode != "unknown":
@@ -215,15 +230,30 @@ class ControllerService:
                 elif self._accounting is None:
                     self._account(Accounting("webhook", found.reason))
 
-        last = 0.0
+        asked: tuple[float, Setting, int] = (float("-inf"), self._setting, 0)
 
         def when_due() -> None:
-            nonlocal last
-            if self._accounting is None or self._setting != "auto" or time.monotonic() >= last + PROBE_EVERY:
-                last = time.monotonic()
+            nonlocal asked
+            # An API server that went away may have come back with other plugins.
+            breaks = self._quotas.reflector.stats.errors
+            due = time.monotonic() >= asked[0] + PROBE_EVERY or (self._setting, breaks) != asked[1:]
+            if due or not self._is_settled():
+                asked = (time.monotonic(), self._setting, breaks)
                 probe()
 
         self._every(HOUSEKEEPING, "the probe", when_due)
+
+    def _is_settled(self) -> bool:
+        return self._accounting is not None and self._setting in ("auto", self._accounting.mode)
+
+    def _doubt(self, setting: Setting, found: Probed) -> None:
+        """Say so where the setting and the API server disagree: then everything is counted twice, or not at all."""
+        problem = (
+            f"the configuration says {setting}, but {found.reason}" if found.mode not in (setting, "unknown") else ""
+        )
+        if problem and problem != self._doubted:
+            log.warning("accounting", extra={"problem": problem})
+        self._doubted = problem
 
     def _account(self, decided: Accounting) -> None:
         before, self._accounting = self._accounting, decided

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,7 @@ class ClusterService:
         self._renew_certificate = renew_certificate
         self._stopping = threading.Event()
         self._draining = threading.Event()
+        self._synced = False
         self._caches = PolicyCaches(transport)
         self._accounting = AccountingSwitch(transport, config.quota.accounting)
         slots = Slots(config.server.threads)
@@ -69,7 +71,7 @@ class ClusterService:
             own_accounts=own_accounts(settings.username, config.ledger.accounts),
         )
         metrics = self._metrics(settings.version, ledger)
-        serving = Serving(slots, self._draining.is_set)
+        serving = Serving(slots, self._draining.is_set, self._await_ready)
         self.webhook: Flask = webhook_app(
             pipeline, metrics, config.server.max_body_bytes, checks=self._checks, serving=serving
         )
@@ -91,6 +93,13 @@ class ClusterService:
         self._stopping.set()
         self._caches.stop()
         self._accounting.reflector.stop()
+
+    def _await_ready(self, give_up: float) -> bool:
+        """Whether all caches are filled; waits for that until a time of the monotonic clock."""
+        if not self._synced:
+            reflectors = [*self._caches.reflectors.values(), self._accounting.reflector]
+            self._synced = all(found.wait_synced(max(0.0, give_up - time.monotonic())) for found in reflectors)
+        return self._synced
 
     def _checks(self) -> list[Check]:
         missing = [*self._caches.not_synced()]

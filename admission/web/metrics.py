@@ -26,7 +26,8 @@ class Metrics:
         build.labels(version).set(1)
         self._reviews = Counter(
             "quota_admission_reviews",
-            "Calls answered, by stage (mutate, validate), outcome (allowed, denied, bad_call, error) and reason.",
+            "Calls answered, by stage (mutate, validate), outcome (allowed, denied, bad_call, unready, error) and "
+            "reason.",
             ["stage", "outcome", "reason"],
             registry=self.registry,
         )

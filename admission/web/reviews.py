@@ -1,6 +1,7 @@
 """The two hot endpoints: a review in, an answer out. Plain WSGI, because they are called for every object created.
 
-Whatever comes in, exactly one outcome is recorded: allowed, denied, bad_call or error. Nothing of an object is logged.
+Whatever comes in, exactly one outcome is recorded: allowed, denied, bad_call, unready or error. Nothing of an object is
+logged.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ _STATUS_TEXTS: Final = {
     413: "Content Too Large",
     415: "Unsupported Media Type",
     500: "Internal Server Error",
+    503: "Service Unavailable",
 }
 
 
@@ -54,10 +56,16 @@ class Judge(Protocol):
 
 @dataclass(frozen=True)
 class Serving:
-    """How calls are served: who runs within `slots`; while `draining`, each connection ends with its next answer."""
+    """How calls are served.
+
+    Who runs, does so within `slots`. While `draining`, each connection ends with its next answer. `await_ready` waits
+    until there is something to judge by, at most until a time of the monotonic clock: who knows no policies yet would
+    admit everything.
+    """
 
     slots: AbstractContextManager[None] = field(default_factory=nullcontext)
     draining: Callable[[], bool] = lambda: False
+    await_ready: Callable[[float], bool] = lambda _give_up: True
 
 
 ALONE: Final = Serving()
@@ -77,13 +85,19 @@ class ReviewEndpoint:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one call."""
         started = time.monotonic()
+        give_up = started + timeout_of(environ.get("QUERY_STRING", "")) * _MARGIN
+        if not self._serving.await_ready(give_up):
+            self._record("unready", "", started)
+            _close_afterwards(start_response)
+            return _plain(start_response, 503, "not ready: the policies are not known yet")
         with self._serving.slots:
-            return self._answer(environ, start_response, started)
+            return self._answer(environ, start_response, started, give_up)
 
-    def _answer(self, environ: WSGIEnvironment, start_response: StartResponse, started: float) -> Iterable[bytes]:
+    def _answer(
+        self, environ: WSGIEnvironment, start_response: StartResponse, started: float, deadline: float
+    ) -> Iterable[bytes]:
         try:
             review = decode_review(self._body(environ))
-            deadline = started + timeout_of(environ.get("QUERY_STRING", "")) * _MARGIN
             answer = self._judge(review, now=time.time(), deadline=deadline)
             payload = encode(answer)
         except BadCall as error:
