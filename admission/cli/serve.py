@@ -103,12 +103,12 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter an option
     try:
         config = load_config(config_file)
         certificates = Certificates(cert_dir or _default_cert_dir(state_file), bind, dns_names)
-        admin = listen_at("--admin-bind", admin_bind)
-        listen_at("--bind", bind).close()
         if folder is None:
             make = _cluster(certificates, ClusterOptions(kubeconfig, context, wait), config, config_file)
         else:
             make = _standalone(certificates, folder, state_file, config)
+        admin = listen_at("--admin-bind", admin_bind)
+        listen_at("--bind", bind).close()
         certificates.load()
     except (ConfigError, StandaloneError, ClusterError, CertsError, ssl.SSLError, OSError) as error:
         fail(str(error))

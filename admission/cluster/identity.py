@@ -21,6 +21,7 @@ FALLBACK_NAMESPACE: Final = "kube-system"
 """Where a controller keeps its Lease that is no service account and serves no Service."""
 ASK_AGAIN: Final = 0.5
 SHORTEST_TRY: Final = 1.0
+TELL_AFTER: Final = 5.0
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -59,7 +60,7 @@ def whoami(transport: Transport, timeout: float = READ_TIMEOUT) -> str:
 def reached(transport: Transport, wait: float, clock: Callable[[], float] = time.monotonic) -> str:
     """The same, trying for so many seconds; raises ClusterError with the last reason."""
     give_up = clock() + wait
-    told = False
+    tell_at = clock() + TELL_AFTER
     while True:
         try:
             return whoami(transport, max(SHORTEST_TRY, give_up - clock()))
@@ -68,9 +69,9 @@ def reached(transport: Transport, wait: float, clock: Callable[[], float] = time
             refused = isinstance(error, ApiError) and error.status == 401
             if refused or clock() + ASK_AGAIN > give_up:
                 raise ClusterError(_start_text(transport, error)) from None
-            if not told:
+            if clock() >= tell_at:
                 log.info("waiting for the API server", extra={"problem": str(error)})
-                told = True
+                tell_at = give_up
             time.sleep(ASK_AGAIN)
 
 

@@ -194,7 +194,7 @@ def connect(kubeconfig: Path | None = None, context: str | None = None, *, conne
     load_incluster_config: Callable[..., None] = config.load_incluster_config
     settings = client.Configuration()
     if kubeconfig is not None and not kubeconfig.is_file():
-        raise ClusterError(f"{kubeconfig}: expected a kubeconfig file, there is none")
+        raise ClusterError(f"no API server is configured: {kubeconfig}: expected a file, there is none")
     try:
         if kubeconfig is not None or context is not None:
             load_kube_config(str(kubeconfig) if kubeconfig else None, context, settings)
@@ -204,10 +204,11 @@ def connect(kubeconfig: Path | None = None, context: str | None = None, *, conne
             except config.ConfigException:
                 load_kube_config(None, None, settings)
     except (config.ConfigException, OSError, ValueError, yaml.YAMLError) as error:
-        where = f"{kubeconfig}: " if kubeconfig else ""
-        raise ClusterError(f"{where}no API server is configured: {error}") from None
+        where = f"{kubeconfig}: " if kubeconfig and str(kubeconfig) not in str(error) else ""
+        raise ClusterError(f"no API server is configured: {where}{error}") from None
     except (TypeError, AttributeError, KeyError):  # what the library makes of a file of another form
-        raise ClusterError(f"{kubeconfig or 'the kubeconfig'}: expected a kubeconfig, got something else") from None
+        named = kubeconfig or "the usual kubeconfig"
+        raise ClusterError(f"no API server is configured: {named}: expected a kubeconfig") from None
     settings.connection_pool_maxsize = connections
     return Transport(client.ApiClient(settings))
 

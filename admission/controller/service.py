@@ -252,7 +252,7 @@ class ControllerService:
             f"the configuration says {setting}, but {found.reason}" if found.mode not in (setting, "unknown") else ""
         )
         if problem and problem != self._doubted:
-            log.warning("accounting", extra={"problem": problem})
+            log.warning("accounting is in doubt", extra={"problem": problem})
         self._doubted = problem
 
     def _account(self, decided: Accounting) -> None:

@@ -313,7 +313,11 @@ def test_a_wrong_command_line_is_a_usage_error(home, start, options):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["serve", "--kubeconfig", "nowhere"], 1, "quota-admission: no API server is configured"),
+        (
+            ["serve", "--kubeconfig", "nowhere"],
+            1,
+            "quota-admission: no API server is configured: nowhere: expected a file",
+        ),
         (["serve", "--standalone", "nowhere"], 1, "quota-admission: nowhere: expected a folder"),
     ],
     ids=["usage", "folder"],
