@@ -21,7 +21,8 @@ FALLBACK_NAMESPACE: Final = "kube-system"
 """Where a controller keeps its Lease that is no service account and serves no Service."""
 ASK_AGAIN: Final = 0.5
 SHORTEST_TRY: Final = 1.0
-TELL_AFTER: Final = 5.0
+TELL_AFTER: Final = 4.0
+"""Seconds until it is said that we wait, and after which an account that is not known is taken for a mistake."""
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -65,8 +66,8 @@ def reached(transport: Transport, wait: float, clock: Callable[[], float] = time
         try:
             return whoami(transport, max(SHORTEST_TRY, give_up - clock()))
         except (Unreachable, ApiError) as error:
-            # A 403 may pass: an API server that has just started does not know its roles yet.
-            refused = isinstance(error, ApiError) and error.status == 401
+            # An API server that has just started knows neither its roles (403) nor, for a moment, its accounts (401).
+            refused = isinstance(error, ApiError) and error.status == 401 and clock() >= tell_at
             if refused or clock() + ASK_AGAIN > give_up:
                 raise ClusterError(_start_text(transport, error)) from None
             if clock() >= tell_at:

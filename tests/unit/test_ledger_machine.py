@@ -69,6 +69,8 @@ class Change:
     uid: str
     size: int
     started: float
+    limits_known: int
+    """How many limits there had been when the request began."""
     version: str = ""
 
     def path(self) -> str:
@@ -108,8 +110,8 @@ class World:
     controllers: list[Controller] = field(default_factory=list)
     pending: list[Change] = field(default_factory=list)
     asked: list[Change] = field(default_factory=list)
-    hards: list[tuple[float, str, dict[str, int]]] = field(default_factory=list)
-    """Each `status.hard` there was: since when, of which quota."""
+    hards: list[tuple[str, dict[str, int]]] = field(default_factory=list)
+    """Each `status.hard` there was, in order: of which quota, and what."""
     seen_by_others: int = 0
     """The revision up to which the built-in quota controller knows objects."""
     names: int = 0
@@ -155,15 +157,14 @@ class World:
     def note_hard(self) -> None:
         for quota in HARDS:
             hard = numbers(self.store.get(f"{NS}/resourcequotas/{quota}")["status"]["hard"])
-            last = [known for _, name, known in self.hards if name == quota][-1:]
+            last = [known for name, known in self.hards if name == quota][-1:]
             if last != [hard]:
-                self.hards.append((self.clock.now, quota, hard))
+                self.hards.append((quota, hard))
 
-    def largest_hard(self, quota: str, since: float) -> dict[str, int]:
-        """The largest limits that were in force at some time since."""
-        of_it = [(at, hard) for at, name, hard in self.hards if name == quota]
-        before = [hard for at, hard in of_it if at <= since][-1:]
-        in_force = before + [hard for at, hard in of_it if at > since]
+    def largest_hard(self, quota: str, since: int) -> dict[str, int]:
+        """The largest limits that were in force at some time since there were so many of them."""
+        before = [hard for name, hard in self.hards[:since] if name == quota][-1:]
+        in_force = before + [hard for name, hard in self.hards[since:] if name == quota]
         return {name: max(hard[name] for hard in in_force) for name in in_force[-1]}
 
     # -- what clients do
@@ -171,11 +172,12 @@ class World:
     def new_change(self, kind: str, size: int) -> Change:
         self.names += 1
         name = f"{kind[:3]}-{self.names}"
-        return Change(kind, name, f"u-{name}", size, self.clock.now)
+        return Change(kind, name, f"u-{name}", size, self.clock.now, len(self.hards))
 
     def change_of(self, path: str, size: int) -> Change:
         meta = self.store.get(path)["metadata"]
-        return Change(kind_of(path), meta["name"], meta["uid"], size, self.clock.now, meta["resourceVersion"])
+        version = meta["resourceVersion"]
+        return Change(kind_of(path), meta["name"], meta["uid"], size, self.clock.now, len(self.hards), version)
 
     def ask(self, server: Server, changes: list[Change], plan: Plan) -> list[str]:
         """Have a batch judged; what is admitted may be stored from now on. Nothing where the replica crashes."""
@@ -205,8 +207,12 @@ class World:
             self.store.update(change.path(), lambda found: found.update(spec=change.document()["spec"]), change.version)
         else:
             self.store.create(f"{NS}/{change.kind}", change.document())
+            # That was its one request: no call comes again for it.
+            self.pending, self.asked = (
+                [other for other in found if other.uid != change.uid] for found in (self.pending, self.asked)
+            )
         for quota in HARDS:
-            hard = self.largest_hard(quota, change.started)
+            hard = self.largest_hard(quota, change.limits_known)
             for name, amount in self.count(quota, self.live()).items():
                 grew = amount > before[quota][name]
                 assert not grew or amount <= hard[name], f"{name}: {amount} live, quota {quota} holds {hard[name]}"
@@ -486,7 +492,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(lost=st.booleans(), size=SIZES)
     def come_to_rest(self, lost: bool, size: int) -> None:
         """What was admitted is stored or lost; then there is a minute of quiet."""
-        for change in self.world.pending:
+        for change in list(self.world.pending):
             if not lost and self.world.may_be_stored(change):
                 self.world.save(change)
         self.world.pending, self.world.asked = [], []
