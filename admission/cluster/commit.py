@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,14 +51,21 @@ _decode_list = msgspec.json.Decoder(_QuotaList).decode
 
 @dataclass
 class Request:
-    """One request in a batch; `denied` or `charges` hold its outcome. `reserved` is what is written for it already."""
+    """One request in a batch; `denied` or `charges` hold its outcome.
+
+    `written` is what was sent for it, by quota, with what it replaced; nobody knows whether that took effect, unless
+    the quota is in `recorded`. A request that is `final` is not judged any more.
+    """
 
     application: Application
     asked: QuotaRequest
     arrived: float
     charges: dict[str, Charge] = field(default_factory=dict)
     denied: Denied | None = None
-    reserved: dict[str, tuple[Reservation, Reservation | None]] = field(default_factory=dict)
+    planned: dict[str, tuple[Reservation, Reservation | None]] = field(default_factory=dict)
+    written: dict[str, tuple[Reservation, Reservation | None]] = field(default_factory=dict)
+    recorded: set[str] = field(default_factory=set)
+    token: str = field(default_factory=lambda: secrets.token_hex(4))
     deferred_by: str = ""
     final: bool = False
     failure: Exception | None = None
@@ -101,18 +109,22 @@ class Batch:
     def run(self, requests: Sequence[Request]) -> None:
         """Judge all, and record what is admitted; the outcome of each is left in it."""
         self._take({quota.name: quota for quota in self._cache.of(self._namespace)})
-        for attempt in range(MAX_ATTEMPTS):
+        attempts = 0
+        while attempts < MAX_ATTEMPTS:
             work = self._judge(requests)
             if self._wants_fresh_read(requests):
                 if self._read(requests):
                     work = self._judge(requests)
                 elif not self._rules.writes:
                     self._leave_to_the_plugin(requests)
-            if self._write(work, requests) and not any(request.deferred_by for request in requests):
+            written = self._write(work, requests)
+            deferred = any(request.deferred_by for request in requests)
+            if written and not deferred:
                 return
+            attempts += not written  # to wait for the recount is no attempt
             if not self._time_left(requests):
                 break
-            self._pause(attempt, requests)
+            self._pause(attempts, deferred=deferred)
             self._refresh(requests)
         self._give_up(requests)
 
@@ -123,6 +135,7 @@ class Batch:
         work = dict(self._quotas)
         for request in requests:
             request.deferred_by = ""
+            request.planned = {}
             try:
                 charges = [] if request.final else self._check(request, work)
             except Denied as denied:
@@ -153,19 +166,43 @@ class Batch:
         )
 
     def _reserve(self, request: Request, charges: Sequence[Charge], work: dict[str, StoredQuota]) -> None:
-        on_record = {name: charge for name, charge in request.charges.items() if name in request.reserved}
+        self._find_recorded(request, work)
+        on_record = {name: charge for name, charge in request.charges.items() if name in request.recorded}
         request.charges = {**on_record, **{charge.policy.name: charge for charge in charges}}
         if request.application.dry_run or not self._rules.writes:
             return
-        full = [charge.policy.name for charge in charges if charge.policy.name in self._full]
+        used = {charge.policy.name: charge.used for charge in charges}
+        leaning = [name for name, quota in work.items() if name not in used and self._leans_on(request, quota)]
+        full = [name for name in used if name in self._full]
         if full:
             request.deferred_by = full[0]
             return
-        for charge in charges:
-            quota = work[charge.policy.name]
-            account = quota.account_to_change().reserve(request.uid, self._reservation(request, quota))
-            used = {name: amount.stored() for name, amount in charge.used.items()}
-            work[quota.name] = quota.with_account(account, used)
+        for name in (*used, *leaning):
+            quota = work[name]
+            account = quota.account_to_change()
+            before = account.reservations.get(request.uid)
+            account = account.reserve(request.uid, self._reservation(request, quota))
+            request.planned[name] = (account.reservations[request.uid], before)
+            request.recorded.discard(name)
+            after = {resource: amount.stored() for resource, amount in used.get(name, EMPTY).items()}
+            work[name] = quota.with_account(account, after)
+
+    def _find_recorded(self, request: Request, work: Mapping[str, StoredQuota]) -> None:
+        """See what of this request stands, also where the answer to its write was lost."""
+        for name in request.written:
+            quota = work.get(name)
+            standing = quota.account.reservations.get(request.uid) if quota and quota.account else None
+            if standing is not None and standing.token == request.token:
+                request.recorded.add(name)
+
+    def _leans_on(self, request: Request, quota: StoredQuota) -> bool:
+        """Whether what another request has reserved for the object stands for this one too.
+
+        Then it is made this one's as well: the other may be taken back, or grow old, or end with an earlier version.
+        """
+        if quota.name in request.recorded or quota.account is None:
+            return False
+        return request.uid in quota.account.reservations
 
     def _reservation(self, request: Request, quota: StoredQuota) -> Reservation:
         identity, asked = request.application.identity, request.asked
@@ -175,10 +212,11 @@ class Batch:
             version=request.application.version,
             amounts=share(quota.policy, asked.new),
             covered=share(quota.policy, asked.old) if asked.old is not None else EMPTY,
+            token=request.token,
         )
 
     def _roll_back(self, request: Request, work: dict[str, StoredQuota]) -> None:
-        for name, (written, before) in request.reserved.items():
+        for name, (written, before) in request.written.items():
             quota = work.get(name)
             if quota is None or quota.account is None:
                 continue
@@ -257,6 +295,8 @@ class Batch:
             response = self._transport.call("PUT", wanted.path(), wanted.body(), timeout=self._patience(requests))
         except ApiError as error:
             self._problem = f"{error.status} {error.reason}"
+            if error.status >= 500:
+                self._note_sent(wanted.name, requests)
             if error.is_conflict or error.status == 404:
                 self._stats.writes.conflicts += 1
                 return False
@@ -265,6 +305,7 @@ class Batch:
                 self._refuse_all(wanted, requests, error)
             return False
         except ClusterError as error:
+            self._note_sent(wanted.name, requests)
             self._stats.writes.failed += 1
             self._problem = str(error)
             return False
@@ -272,20 +313,22 @@ class Batch:
         before = self._quotas[wanted.name].account or Account()
         self._quotas[wanted.name] = written = wanted.written(response.body, asked_at)
         self._cache.learn(written)
-        self._remember(wanted, before, requests)
+        for request in self._note_sent(wanted.name, requests):
+            request.recorded.add(wanted.name)
+        for request in requests:
+            if request.denied is not None:
+                request.written.pop(wanted.name, None)
+        self._stats.reservations += len(_uids(wanted.account) - _uids(before))
         return True
 
-    def _remember(self, wanted: StoredQuota, before: Account, requests: Sequence[Request]) -> None:
-        assert wanted.account is not None  # noqa: S101 - what is written has one
-        for request in requests:
-            made = wanted.account.reservations.get(request.uid)
-            if request.denied is not None:
-                request.reserved.pop(wanted.name, None)
-            if made is None or wanted.name not in request.charges:
-                continue
-            earlier = request.reserved.get(wanted.name)
-            request.reserved[wanted.name] = (made, earlier[1] if earlier else before.reservations.get(request.uid))
-        self._stats.reservations += len(wanted.account.reservations.keys() - before.reservations.keys())
+    def _note_sent(self, quota: str, requests: Iterable[Request]) -> list[Request]:
+        """Keep what was sent for each request, for the case that it has to be taken back; those it concerns."""
+        concerned = [request for request in requests if quota in request.planned]
+        for request in concerned:
+            made, before = request.planned[quota]
+            earlier = request.written.get(quota)
+            request.written[quota] = (made, earlier[1] if earlier else before)
+        return concerned
 
     def _refuse_all(self, quota: StoredQuota, requests: Iterable[Request], error: ApiError) -> None:
         log.error(
@@ -314,7 +357,7 @@ class Batch:
         """Whether something that it is admitted for is not on record."""
         if request.denied is not None or request.application.dry_run or not self._rules.writes:
             return False
-        return bool(request.deferred_by) or any(name not in request.reserved for name in request.charges)
+        return bool(request.deferred_by) or any(name not in request.recorded for name in request.charges)
 
     def _deny_late(self, request: Request) -> None:
         if request.deferred_by:
@@ -326,8 +369,8 @@ class Batch:
             name = self._conflicting or next(iter(request.charges))
             request.deny(not_recorded(name, self._problem or "it changed too often"), "not-recorded")
 
-    def _pause(self, attempt: int, requests: Sequence[Request]) -> None:
-        longest = LONGEST_PAUSE if any(request.deferred_by for request in requests) else FIRST_PAUSE * 1.6**attempt
+    def _pause(self, attempt: int, *, deferred: bool) -> None:
+        longest = LONGEST_PAUSE if deferred else FIRST_PAUSE * 1.6**attempt
         time.sleep(min(longest, LONGEST_PAUSE) * random.uniform(0.3, 1.0))  # noqa: S311
 
     def _give_up(self, requests: Sequence[Request]) -> None:
@@ -335,11 +378,16 @@ class Batch:
         for request in requests:
             if not request.final and self._is_open(request):
                 self._deny_late(request)
+            request.final = True
         for _ in range(2):
-            if not any(request.final and request.reserved for request in requests):
+            if not any(request.denied is not None and request.written for request in requests):
                 return
             if self._read(requests) and self._write(self._judge(requests), requests):
                 return
+
+
+def _uids(account: Account | None) -> set[str]:
+    return set(account.reservations) if account else set()
 
 
 def not_recorded(quota: str, problem: str) -> str:

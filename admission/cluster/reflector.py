@@ -16,7 +16,7 @@ from typing import Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from admission.cluster.transport import ApiError, ClusterError, Stream, Transport
+from admission.cluster.transport import ApiError, ClusterError, Stream, Transport, Unreachable
 from admission.errors import AdmissionError
 
 log = logging.getLogger(__name__)
@@ -243,8 +243,11 @@ class Reflector(Generic[T]):
             try:
                 if not self._version:
                     self._list()
-                self._watch()
-                self._pace.reset()
+                if self._watch():
+                    self._pace.reset()
+                elif not self._stop.is_set():
+                    # An API server that ends each watch at once is not to be asked over and over.
+                    self._stop.wait(self._pace.next_wait())
             except ApiError as error:
                 self.stats.errors += 1
                 if error.status == 410:
@@ -258,8 +261,6 @@ class Reflector(Generic[T]):
                 else:
                     self._wait_after(error)
             except ClusterError as error:
-                if self._relist or self._stop.is_set():
-                    continue  # it was us who ended it
                 self.stats.errors += 1
                 self._wait_after(error)
             except Exception as error:  # a bug must not leave a cache that is silently dead
@@ -307,7 +308,8 @@ class Reflector(Generic[T]):
                 if was is None or now is None or was.version != now.version:
                     self._changed(namespace, name, was.value if was else None, now.value if now else None)
 
-    def _watch(self) -> None:
+    def _watch(self) -> bool:
+        """Follow until the watch ends; whether anything was heard, or it was us who ended it."""
         query = {
             **self._source.query,
             "watch": "true",
@@ -321,19 +323,26 @@ class Reflector(Generic[T]):
         if self._relist or self._stop.is_set():  # asked for before there was a stream to end
             stream.end()
         try:
-            self._read(stream)
+            return self._read(stream) or self._relist
+        except Unreachable:
+            if not self._relist and not self._stop.is_set():
+                raise
+            return True
         finally:
             self._stream = None
             if self._relist:
                 self._version = ""
 
-    def _read(self, stream: Iterable[bytes]) -> None:
+    def _read(self, stream: Iterable[bytes]) -> bool:
+        heard = False
         for line in stream:
             self.stats.last_contact = time.monotonic()
             if self._stop.is_set() or self._relist:
-                return
+                break
             if line:
                 self._apply(_decode_event(line))
+                heard = True
+        return heard
 
     def _apply(self, event: _Event) -> None:
         if event.type == "ERROR":

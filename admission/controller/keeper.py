@@ -192,14 +192,18 @@ class QuotaKeeper:
         kinds = {kind for kind in named if self.objects.has_synced(kind)}
         if any(self.objects.is_awaited(kind) for kind in named - kinds) or self._is_behind(quota, kinds):
             return False
-        # The revisions are taken first: what arrives meanwhile may be counted, and is not claimed.
-        revisions = {kind: self.objects.revision(kind, quota.namespace) for kind in sorted(kinds)}
         expired = self.expiry.over(quota)
         ended = self.gone.among(_reserved(quota)) | expired
         found = self._count(quota, kinds)
+        # Taken afterwards, so that nothing is counted that is not claimed to be known: who takes over must know it too.
+        revisions = {kind: self.objects.revision(kind, quota.namespace) for kind in sorted(kinds)}
         if found.counts_until is not None:
             self.queue.add(quota.namespace, max(0.0, found.counts_until - time.time()) + SOON)
         before = quota.account or Account(quota.status_used)
+        revisions = {
+            **{kind: before.revisions[kind] for kind in named - kinds if kind in before.revisions},
+            **revisions,
+        }
         counted = {**self._unknown(quota, named - kinds, before), **found.counted}
         account = before.recount(counted, found.seen, revisions, ended)
         differs = not equal(before.counted, account.counted)

@@ -20,6 +20,7 @@ class Reservation(NamedTuple):
     """What one object will use of a quota.
 
     `kind` is as in `count/<kind>`. `version` is the resourceVersion of the object that was judged, empty at creation.
+    `token` is the request's own, so that nobody takes back, or grows old with, what another request made.
     """
 
     kind: str
@@ -27,6 +28,7 @@ class Reservation(NamedTuple):
     version: str
     amounts: ResourceList
     covered: ResourceList = EMPTY
+    token: str = ""
 
     def held(self) -> ResourceList:
         """What the account holds for the object: per name, the larger of what it will use and what is counted."""
@@ -41,13 +43,15 @@ class Reservation(NamedTuple):
     def over(self, standing: Reservation) -> Reservation:
         """This one, made while another of the same object stands.
 
-        The larger of both is kept per name, because nobody knows yet which of the two requests will be stored. What is
-        counted for the object is what the standing one says: this one only knows what the object used before it.
+        The larger of both is kept per name, because nobody knows yet which of the two requests will be stored, and the
+        later of the versions, as both have come to their end only when a still later one is seen. What is counted for
+        the object is what the standing one says: this one only knows what the object used before it.
         """
         amounts = dict(self.amounts)
         max_into(amounts, standing.amounts)
         unknown = {name: amount for name, amount in self.covered.items() if name not in standing.amounts}
-        return self._replace(amounts=amounts, covered={**unknown, **standing.covered})
+        version = max(self.version, standing.version, key=_order)
+        return self._replace(version=version, amounts=amounts, covered={**unknown, **standing.covered})
 
 
 class Seen(NamedTuple):
@@ -81,12 +85,16 @@ class Account:
     def roll_back(self, uid: str, written: Reservation, before: Reservation | None) -> Account:
         """Without a reservation that was made for a request that is refused after all.
 
-        It stays where another request for the same object has replaced it meanwhile.
+        It stays where another request for the same object has replaced it meanwhile. What a recount has found out about
+        the object since then holds for what it replaced, too.
         """
-        if self.reservations.get(uid) != written:
+        standing = self.reservations.get(uid)
+        if standing is None or standing.token != written.token:
             return self
         others = {key: found for key, found in self.reservations.items() if key != uid}
-        return replace(self, reservations=others if before is None else {**others, uid: before})
+        if before is not None:
+            others[uid] = before._replace(covered=standing.covered)
+        return replace(self, reservations=others)
 
     def recount(
         self,
@@ -107,6 +115,11 @@ class Account:
                 continue
             kept[uid] = reservation._replace(covered=found.use if found else EMPTY)
         return Account(dict(counted), kept, dict(revisions))
+
+
+def _order(version: str) -> tuple[int, str]:
+    """The order of resourceVersions; none at all is the first."""
+    return (int(version) if version.isdecimal() else 0, version)
 
 
 def is_settled(reservation: Reservation, seen: Seen) -> bool:

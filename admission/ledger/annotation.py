@@ -8,7 +8,7 @@ namespace does not take the count of the original with it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import orjson
@@ -32,15 +32,18 @@ class DamagedAnnotation(ValueError):
     """A text that is not an account of this quota: one line that says why."""
 
 
+_Index = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class _Stored(msgspec.Struct):
-    """`r` holds, by UID: index in `kinds`, name, version, amounts, and what is covered where something is."""
+    """`r` holds, by UID: index in `kinds`, name, version, token, amounts, and what is covered where something is."""
 
     v: int
     quota: str
     names: list[str]
     counted: list[str | None]
     kinds: list[str] = []
-    r: dict[str, tuple[int, str, str, list[str | None], list[str | None]]] = {}
+    r: dict[str, tuple[_Index, str, str, str, list[str | None], list[str | None]]] = {}
     revisions: dict[str, int] = {}
 
 
@@ -62,6 +65,7 @@ def encode(account: Account, quota_uid: str) -> str:
                 kinds.index(found.kind),
                 found.name,
                 found.version,
+                found.token,
                 _texts(found.amounts, names),
                 _texts(found.covered, names) if found.covered else [],
             ]
@@ -82,19 +86,21 @@ def decode(text: str, quota_uid: str) -> Account:
             raise DamagedAnnotation("it was copied from another quota")
         return Account(
             _amounts(stored.counted, stored.names),
-            {uid: _reservation(stored, *parts) for uid, parts in stored.r.items()},
+            {uid: _reservation(stored, found) for uid, found in stored.r.items()},
             stored.revisions,
         )
-    except (msgspec.MsgspecError, QuantityError, IndexError) as error:
+    except (msgspec.MsgspecError, QuantityError) as error:
         raise DamagedAnnotation(str(error)) from None
+    except IndexError:
+        raise DamagedAnnotation("more amounts than names, or a kind that is not listed") from None
+    except RecursionError:
+        raise DamagedAnnotation("it is nested too deeply") from None
 
 
-def _reservation(
-    stored: _Stored, kind: int, name: str, version: str, amounts: Amounts, covered: Amounts
-) -> Reservation:
-    return Reservation(
-        stored.kinds[kind], name, version, _amounts(amounts, stored.names), _amounts(covered, stored.names)
-    )
+def _reservation(stored: _Stored, found: tuple[int, str, str, str, list[str | None], list[str | None]]) -> Reservation:
+    kind, name, version, token, amounts, covered = found
+    names = stored.names
+    return Reservation(stored.kinds[kind], name, version, _amounts(amounts, names), _amounts(covered, names), token)
 
 
 def _texts(amounts: ResourceList, names: Sequence[str]) -> list[str | None]:

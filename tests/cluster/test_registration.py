@@ -21,7 +21,8 @@ from tests.standalone.server import eventually
 
 Json = dict[str, Any]
 
-pytestmark = pytest.mark.plane(plugins=False)
+# A control plane of its own: that of others has webhooks already.
+pytestmark = pytest.mark.plane(plugins=False, api_server_flags=("--v=1",))
 
 LEDGER = "quota-admission.dev/ledger"
 PATHS = {"mutating": f"{MUTATING_PATH}/quota-admission", "validating": f"{VALIDATING_PATH}/quota-admission"}

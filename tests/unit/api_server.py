@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -273,20 +273,43 @@ class Client:
 
     def stream(
         self, path: str, query: Mapping[str, str], idle_timeout: float, *, accept: str = "application/json"
-    ) -> Iterator[bytes]:
+    ) -> Lines:
         """A watch that tells what has happened and is allowed, then a bookmark where that is all, and ends."""
         self.calls.append(Call("WATCH", path, idle_timeout))
         happened = list(self.server.events(path, int(query["resourceVersion"])))
-        told = happened[: self.allowed.get(path, len(happened))]
-        for event in told:
-            yield json.dumps({"type": event.type, "object": event.object}).encode()
+        told = [
+            {"type": event.type, "object": event.object} for event in happened[: self.allowed.get(path, len(happened))]
+        ]
         if len(told) == len(happened):
             mark = {"metadata": {"resourceVersion": str(self.server.revision)}}
-            yield json.dumps({"type": "BOOKMARK", "object": mark}).encode()
+            told.append({"type": "BOOKMARK", "object": mark})
+        return Lines(json.dumps(event).encode() for event in told)
 
     def count(self, method: str, part: str = "") -> int:
         """How many calls of a method there were whose path has this part."""
         return sum(call.method == method and part in call.path for call in self.calls)
+
+
+class Lines:
+    """The lines of a watch, as `admission.cluster.transport.Stream`."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines = lines
+        self._ended = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self._lines:
+            if self._ended:
+                return
+            yield line
+
+    def end(self) -> None:
+        """Nothing more is told."""
+        self._ended = True
+
+
+MOST_LISTS: Final = 100
+"""So often a list may fail in one turn: who asks more often would do so for ever."""
 
 
 class _Turn(threading.Event):
@@ -308,6 +331,7 @@ class Stepped(Reflector[T]):
     def __init__(self, transport: Transport, source: Source, *args: Any, **more: Any) -> None:
         super().__init__(transport, source, *args, **more)
         self._stop = self._turn = _Turn()
+        self.failed_lists = 0
 
     @property
     def waits(self) -> list[float]:
@@ -320,10 +344,18 @@ class Stepped(Reflector[T]):
     def step(self) -> None:
         """One turn: a list where there is none, and one watch to its end, or up to the first failure."""
         self._turn.clear()
+        self.failed_lists = 0
         self._run()
 
-    def _watch(self) -> None:
+    def _list(self) -> None:
         try:
-            super()._watch()
-        finally:
-            self._turn.set()
+            super()._list()
+        except Exception:
+            self.failed_lists += 1
+            if self.failed_lists >= MOST_LISTS:
+                self._turn.set()
+            raise
+
+    def _watch(self) -> None:
+        super()._watch()
+        self._turn.set()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from admission.cluster.caches import QuotaCache
 from admission.cluster.transport import ApiError
 from admission.ledger.account import Account, Reservation
 from admission.ledger.annotation import ANNOTATION, MAX_RESERVATIONS, encode
@@ -353,7 +352,7 @@ def test_a_quota_that_the_watch_has_not_told_of_is_found_by_who_would_be_refused
 def test_where_the_api_server_counts_nothing_is_written(bench: Bench) -> None:
     bench.have("q", "requests.cpu=4", "requests.cpu=1")
     bench.server.limit(writes=False)
-    assert bench.ask(3, 3) == ["admitted", EXCEEDED.format(3, 4, 4)] or bench.count("PUT") == 0
+    assert bench.ask(3, 3) == ["admitted", "admitted"]
     assert bench.count("PUT") == 0
     assert ANNOTATION not in bench.store.get(f"{NS}/resourcequotas/q")["metadata"].get("annotations", {})
 
@@ -469,10 +468,6 @@ def test_one_ledger_that_cannot_be_read_at_all_does_not_stop_the_cache(bench: Be
 # -- together with the controller
 
 
-def names(caches: Sequence[QuotaCache]) -> list[list[str]]:
-    return [[quota.name for quota in cache.of("ns")] for cache in caches]
-
-
 def test_what_is_lowered_is_judged_by_once_the_controller_has_written_it(bench: Bench) -> None:
     bench.have("q", "requests.cpu=4")
     controller = Controller(bench.store, bench.clock, leads=True)
@@ -486,4 +481,3 @@ def test_what_is_lowered_is_judged_by_once_the_controller_has_written_it(bench: 
     while controller.work():
         catch_up(controller)
     assert bench.ask(1) == [EXCEEDED.format(1, 3, 2)]
-    assert names([bench.server.quotas, controller.quotas]) == [["q"], ["q"]]

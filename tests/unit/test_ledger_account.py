@@ -19,8 +19,8 @@ from tests.unit.helpers import amounts, printed, table, texts
 UID, QUOTA = "u", "quota-uid"
 
 
-def reservation(wanted: str, covered: str = "", *, version: str = "", name: str = "p") -> Reservation:
-    return Reservation("pods", name, version, amounts(wanted), amounts(covered))
+def reservation(wanted: str, covered: str = "", *, version: str = "", name: str = "p", token: str = "") -> Reservation:
+    return Reservation("pods", name, version, amounts(wanted), amounts(covered), token)
 
 
 def account(counted: str, **reservations: Reservation) -> Account:
@@ -121,7 +121,7 @@ def test_rolling_back_restores_what_stood_before() -> None:
 
 def test_what_another_request_has_replaced_is_not_rolled_back() -> None:
     written = reservation("cpu=2", version="7")
-    after = account("cpu=1").reserve(UID, written).reserve(UID, reservation("cpu=4", version="8"))
+    after = account("cpu=1").reserve(UID, written).reserve(UID, reservation("cpu=4", version="8", token="another"))
     assert after.roll_back(UID, written, None) is after
 
 
@@ -324,7 +324,7 @@ WHOLE: dict[str, Any] = {
     "names": ["cpu"],
     "counted": ["1"],
     "kinds": ["pods"],
-    "r": {"u": [0, "p", "7", ["2"], ["1"]]},
+    "r": {"u": [0, "p", "7", "t", ["2"], ["1"]]},
     "revisions": {"pods": 5},
 }
 
@@ -346,8 +346,8 @@ DAMAGE = {
     "a number": damaged(counted=[1]),
     "more amounts than names": damaged(counted=["1", "2"]),
     "a kind that is not listed": damaged(kinds=[]),
-    "a kind from the end": damaged(r={"u": [-1, "p", "7", ["2"], []]}),
-    "a short reservation": damaged(r={"u": [0, "p", "7", ["2"]]}),
+    "a kind from the end": damaged(r={"u": [-1, "p", "7", "t", ["2"], []]}),
+    "a short reservation": damaged(r={"u": [0, "p", "7", "t", ["2"]]}),
     "names that are none": damaged(names=[1]),
     "revisions that are none": damaged(revisions={"pods": "5"}),
     "an absurd exponent": damaged(counted=["1e999999999"]),

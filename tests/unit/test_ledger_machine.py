@@ -110,6 +110,8 @@ class World:
     controllers: list[Controller] = field(default_factory=list)
     pending: list[Change] = field(default_factory=list)
     asked: list[Change] = field(default_factory=list)
+    created: set[str] = field(default_factory=set)
+    """UIDs of objects that were stored: nothing creates them again."""
     hards: list[tuple[str, dict[str, int]]] = field(default_factory=list)
     """Each `status.hard` there was, in order: of which quota, and what."""
     seen_by_others: int = 0
@@ -139,7 +141,7 @@ class World:
         if self.clock.now >= change.started + LONGEST_REQUEST:
             return False
         if not change.version:
-            return found is None
+            return change.uid not in self.created
         return found is not None and found["metadata"]["resourceVersion"] == change.version and self.counts(found)
 
     def may_come(self, quota: str) -> dict[str, int]:
@@ -207,10 +209,7 @@ class World:
             self.store.update(change.path(), lambda found: found.update(spec=change.document()["spec"]), change.version)
         else:
             self.store.create(f"{NS}/{change.kind}", change.document())
-            # That was its one request: no call comes again for it.
-            self.pending, self.asked = (
-                [other for other in found if other.uid != change.uid] for found in (self.pending, self.asked)
-            )
+            self.created.add(change.uid)
         for quota in HARDS:
             hard = self.largest_hard(quota, change.limits_known)
             for name, amount in self.count(quota, self.live()).items():
