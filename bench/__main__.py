@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 
@@ -11,6 +12,7 @@ WITH_CONTROL_PLANE = ("throughput", "scale", "profile")
 
 def main() -> None:
     """Run the benchmarks named, without a name all that need no control plane."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is ended, and its files removed
     names = sys.argv[1:] or NAMES
     if names[0] in WITH_CONTROL_PLANE:
         import_module(f"bench.{names[0]}").main(sys.argv[2:], prog_name=f"python -m bench {names[0]}")

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from admission.cluster.commit import Request
-from tests.unit.api_server import CONFLICT, LOST, NOTHING_HAPPENS, ApiServer, Call, Fate, Json
+from admission.cluster.transport import ApiError
+from tests.unit.api_server import CONFLICT, FAILED, LOST, NOTHING_HAPPENS, ApiServer, Call, Fate, Json
 from tests.unit.replicas import (
     NS,
     Clock,
@@ -152,6 +153,22 @@ def test_the_same_update_again_begins_its_minute_anew(scene: Scene) -> None:
     scene.controllers[0].keeper.expiry.look()
     scene.recount()
     assert scene.used("a") == "1"
+
+
+@pytest.mark.parametrize(
+    "fate", [CONFLICT, FAILED, Fate(before=ApiError(403, "Forbidden", "no"))], ids=["conflict", "away", "forbidden"]
+)
+def test_what_leans_on_another_request_is_on_record_or_refused(scene: Scene, fate: Fate) -> None:
+    """The patch is judged again on a later version, and what it leans on cannot be made its own in time."""
+    first = scene.exists("p", 1)
+    assert scene.ask(sized(first, 5), first) == "admitted"
+    later = scene.touch(first)
+    catch_up(scene.servers[1])
+    scene.servers[1].client.fate = lambda call: fate if call.method == "PUT" else NOTHING_HAPPENS
+    answer = scene.ask(sized(later, 5), later, server=1)
+    scene.tell_everybody()
+    scene.recount()
+    assert answer.startswith("the use of quota") or scene.used("a") == "5"
 
 
 def test_what_another_request_leans_on_is_not_rolled_back(scene: Scene) -> None:
