@@ -27,7 +27,7 @@ from admission.ledger.account import Account, Reservation
 from admission.ledger.annotation import MAX_BYTES, MAX_RESERVATIONS
 from admission.quota.check import Charge, LimitedResource, QuotaRequest, check
 from admission.quota.names import DeviceClasses
-from admission.resource_lists import EMPTY
+from admission.resource_lists import EMPTY, growth
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,7 @@ _decode_list = msgspec.json.Decoder(_QuotaList).decode
 class Request:
     """One request in a batch; `denied` or `charges` hold its outcome.
 
+    `needed` are the quotas in which it must be on record to be admitted.
     `written` is what was sent for it, by quota, with what it replaced; nobody knows whether that took effect, unless
     the quota is in `recorded`. A request that is `final` is not judged any more.
     """
@@ -65,6 +66,7 @@ class Request:
     planned: dict[str, tuple[Reservation, Reservation | None]] = field(default_factory=dict)
     written: dict[str, tuple[Reservation, Reservation | None]] = field(default_factory=dict)
     recorded: set[str] = field(default_factory=set)
+    needed: set[str] = field(default_factory=set)
     token: str = field(default_factory=lambda: secrets.token_hex(4))
     deferred_by: str = ""
     final: bool = False
@@ -78,6 +80,7 @@ class Request:
     def deny(self, text: str, reason: str) -> None:
         """Refuse it for good, whatever the quotas say."""
         self.denied, self.charges, self.final = Denied(text, reason=reason), {}, True
+        self.needed = set()
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ class Batch:
             try:
                 charges = [] if request.final else self._check(request, work)
             except Denied as denied:
-                request.denied, request.charges = denied, {}
+                request.denied, request.charges, request.needed = denied, {}, set()
             else:
                 if not request.final:
                     request.denied = None
@@ -173,6 +176,7 @@ class Batch:
             return
         used = {charge.policy.name: charge.used for charge in charges}
         leaning = [name for name, quota in work.items() if name not in used and self._leans_on(request, quota)]
+        request.needed = {*request.charges, *leaning}
         full = [name for name in used if name in self._full]
         if full:
             request.deferred_by = full[0]
@@ -200,7 +204,7 @@ class Batch:
 
         Then it is made this one's as well: the other may be taken back, or grow old, or end with an earlier version.
         """
-        if quota.name in request.recorded or quota.account is None:
+        if quota.name in request.recorded or quota.account is None or not _adds(request.asked):
             return False
         return request.uid in quota.account.reservations
 
@@ -336,7 +340,7 @@ class Batch:
             extra={"namespace": quota.namespace, "quota": quota.name, "problem": f"{error.status} {error.reason}"},
         )
         for request in requests:
-            if quota.name in request.charges:
+            if quota.name in request.needed:
                 request.deny(not_recorded(quota.name, f"{error.status} {error.reason}"), "not-recorded")
 
     # -- time
@@ -357,7 +361,7 @@ class Batch:
         """Whether something that it is admitted for is not on record."""
         if request.denied is not None or request.application.dry_run or not self._rules.writes:
             return False
-        return bool(request.deferred_by) or any(name not in request.recorded for name in request.charges)
+        return bool(request.deferred_by) or not request.needed <= request.recorded
 
     def _deny_late(self, request: Request) -> None:
         if request.deferred_by:
@@ -366,7 +370,7 @@ class Batch:
                 "not-counted",
             )
         else:
-            name = self._conflicting or next(iter(request.charges))
+            name = self._conflicting or min(request.needed)
             request.deny(not_recorded(name, self._problem or "it changed too often"), "not-recorded")
 
     def _pause(self, attempt: int, *, deferred: bool) -> None:
@@ -384,6 +388,11 @@ class Batch:
                 return
             if self._read(requests) and self._write(self._judge(requests), requests):
                 return
+
+
+def _adds(asked: QuotaRequest) -> bool:
+    """Whether the object will use more of anything than before."""
+    return asked.old is None or bool(growth(asked.new.usage, asked.old.usage))
 
 
 def _uids(account: Account | None) -> set[str]:
