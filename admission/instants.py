@@ -53,6 +53,7 @@ _MINUTE: Final = _Part("04", _TWO, 0, 59, "minute")
 _SECOND: Final = _Part("05", _TWO, 0, 59, "second")
 _FRACTION: Final = re.compile(rb"[.,]([0-9]+)")
 _OFFSET: Final = re.compile(rb"(.)(..):(..)", re.DOTALL)
+_UNSHOWN: Final = re.compile(r'[\x00-\x1f"\\\x80-\xff]')
 
 
 class _Scanner:
@@ -149,10 +150,9 @@ def _days(year: int, month: int, day: int) -> int:
 
 def _quoted(text: bytes) -> str:
     """In double quotes; what is not printable ASCII byte by byte, as Go's time package writes it."""
-    return f'"{"".join(map(_shown, text))}"'
+    return f'"{_UNSHOWN.sub(_shown, text.decode("latin-1"))}"'
 
 
-def _shown(byte: int) -> str:
-    if byte < 0x20 or byte >= 0x80:
-        return f"\\x{byte:02x}"
-    return f"\\{chr(byte)}" if byte in b'"\\' else chr(byte)
+def _shown(match: re.Match[str]) -> str:
+    letter = match[0]
+    return f"\\{letter}" if letter in '"\\' else f"\\x{ord(letter):02x}"

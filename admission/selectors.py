@@ -73,10 +73,6 @@ class Requirement(NamedTuple):
             raise SelectorError(problem)
         return cls(key, operator, frozenset(values))
 
-    def matches(self, labels: Labels) -> bool:
-        """Whether an object with these labels is as required."""
-        return _CHECKS[self.operator](labels.get(self.key), self.values)
-
 
 class LabelSelector:
     """A label selector: every label and every requirement must match. One without any matches everything."""
@@ -97,4 +93,8 @@ class LabelSelector:
         for key, value in self.labels:
             if labels.get(key) != value:
                 return False
-        return all(requirement.matches(labels) for requirement in self.requirements)
+        for key, operator, values in self.requirements:
+            is_met = _CHECKS[operator]
+            if not is_met(labels.get(key), values):
+                return False
+        return True
