@@ -1,11 +1,11 @@
-"""`python -m bench [NAME...]`: decision, server, start."""
+"""`python -m bench [NAME...]`: decision, throttles, server, start."""
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
 
-NAMES = ("decision", "server", "start")
+NAMES = ("decision", "throttles", "server", "start")
 
 
 def main() -> None:
