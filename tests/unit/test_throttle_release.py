@@ -66,6 +66,8 @@ t pod=2 -             | a 0 9 - t; b 0 8 - t; c 0 7 - t                        |
 t pod=1 pod=5         | a 0 999 - t; b 0 7 - t                                 |         |
 t cpu=1 cpu=1         | a 0 9 cpu=0 t; b 0 8 cpu=1 t; c 0 7 memory=1 t         | a c     |
 t cpu=1 cpu=5         | a 0 9 memory=1 t                                       | a       |
+t cpu=1 cpu=5         | a 0 9 cpu=0 t; b 0 8 cpu=1 t                           | a       |
+t cpu=2 cpu=1; u cpu=2 cpu=1 | a 0 103 cpu=2 t; b 0 102 cpu=2 u; c 0 8 cpu=1 t u |       | c behind a
 t cpu=0 -             | a 0 999 cpu=1 t; b 0 7 cpu=1 t                         |         |
 t cpu=2 cpu=0; u cpu=2 cpu=2 | a 0 9 cpu=1 t u; b 0 8 cpu=1 t; c 0 7 cpu=1 t   | b c     |
 t cpu=2 cpu=0; u cpu=2 cpu=2 | a 0 101 cpu=1 t u; b 0 8 cpu=1 t; c 0 7 cpu=1 t | b       | c behind a
