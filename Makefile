@@ -70,7 +70,7 @@ fmt: $(VENV)/lint.installed ## Format the code
 	$(BIN)/ruff format .
 
 .PHONY: bench
-bench: $(VENV)/test.installed ## Measure: a decision, the server, the start (prints figures, keeps nothing)
+bench: $(VENV)/test.installed ## Measure: a decision, throttles, the server, the start (prints figures, keeps nothing)
 	$(BIN)/python -m bench
 
 .PHONY: clean

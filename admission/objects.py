@@ -1,12 +1,13 @@
 """The slices of Kubernetes objects that decisions need, decoded by msgspec.
 
 Only what is judged is declared: everything else in an object is skipped unread and never kept. `null` is accepted
-wherever the API server may write it. Every quantity is rounded up to a thousandth when it is decoded, as the API
-server does (Kubernetes 1.36, ResourceList decoding).
+wherever the API server may write it. Every quantity of a built-in kind is rounded up to a thousandth when it is
+decoded, as the API server does (Kubernetes 1.36, ResourceList decoding).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -42,11 +43,32 @@ class ObjectMeta(_Wire):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str | None] | None = None
     annotations: dict[str, str | None] | None = None
     owner_references: list[OwnerReference] | None = None
 
 
 NO_META = ObjectMeta()
+
+
+def labels_of(meta: ObjectMeta | None) -> dict[str, str]:
+    """The labels as selectors see them; `null` is the empty text."""
+    return {key: value or "" for key, value in ((meta and meta.labels) or {}).items()}
+
+
+class LabelRequirement(_Wire):
+    """An entry of `matchExpressions` of a label selector."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class LabelSelector(_Wire):
+    """A label selector as it is written."""
+
+    match_labels: dict[str, str | None] | None = None
+    match_expressions: list[LabelRequirement] | None = None
 
 
 class AnyObject(_Wire):
@@ -115,8 +137,14 @@ class Affinity(_Wire):
     pod_anti_affinity: PodAffinity | None = None
 
 
+class SchedulingGate(_Wire):
+    """What holds a pod back from the scheduler."""
+
+    name: str = ""
+
+
 class PodSpec(_Wire):
-    """What of a pod's spec is counted or decides a scope."""
+    """What of a pod's spec is counted, decides a scope, or says when and by whom it is placed."""
 
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -124,7 +152,10 @@ class PodSpec(_Wire):
     overhead: Resources | None = None
     active_deadline_seconds: int | None = None
     priority_class_name: str | None = None
+    priority: int | None = None
     affinity: Affinity | None = None
+    scheduler_name: str | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
 
 
 class ContainerStatus(_Wire):
@@ -154,6 +185,8 @@ class PodStatus(_Wire):
     phase: str | None = None
     qos_class: str | None = None
     conditions: list[PodCondition] | None = None
+    resources: ResourceRequirements | None = None
+    allocated_resources: Resources | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
@@ -407,14 +440,19 @@ class NumberText(str):
 
 def decode_quantity(_type: type[Any], value: Any) -> Quantity:
     """A decoded scalar as a quantity, rounded up to a thousandth; raises ValueError with Kubernetes' text."""
+    return decode_exact_quantity(_type, value).round_up(-3)
+
+
+def decode_exact_quantity(_type: type[Any], value: Any) -> Quantity:
+    """A decoded scalar as a quantity as it is, as in objects of custom resources; raises ValueError likewise."""
     if isinstance(value, str):
-        return Quantity.parse(value.strip() if value[:1].isspace() or value[-1:].isspace() else value).round_up(-3)
+        return Quantity.parse(value.strip() if value[:1].isspace() or value[-1:].isspace() else value)
     if value is None:
         return UNFORMATTED_ZERO
     if isinstance(value, int) and not isinstance(value, bool):
-        return Quantity.parse(str(value)).round_up(-3)
+        return Quantity.parse(str(value))
     if isinstance(value, float):
-        return Quantity.parse(_shortest(value)).round_up(-3)
+        return Quantity.parse(_shortest(value))
     return Quantity.parse("")  # raises: neither a text nor a number
 
 
@@ -427,10 +465,10 @@ T = TypeVar("T")
 
 
 class Decoder(Generic[T]):
-    """A JSON decoder for one of the types above; reusable, and safe to share between threads."""
+    """A JSON decoder for a type such as those above; reusable, and safe to share between threads."""
 
-    def __init__(self, kind: type[T]) -> None:
-        self._decoder = msgspec.json.Decoder(kind, dec_hook=decode_quantity, float_hook=NumberText)
+    def __init__(self, kind: type[T], dec_hook: Callable[[type[Any], Any], Any] = decode_quantity) -> None:
+        self._decoder = msgspec.json.Decoder(kind, dec_hook=dec_hook, float_hook=NumberText)
 
     def __call__(self, data: bytes | bytearray | memoryview | msgspec.Raw, what: str = "") -> T:
         """The decoded object. Raises BadCall: one line with the path of the field and what was expected."""

@@ -1,14 +1,15 @@
 """What a pod requests and what it is limited to: the one home of pod sums.
 
-LimitRange and ResourceQuota share the walk over the containers and differ in the rest:
+LimitRange, ResourceQuota and the scheduler share the walk over the containers and differ in the rest:
 
-| | LimitRange | ResourceQuota |
-|---|---|---|
-| in-place resize (status, allocated) | ignored | the larger of desired and actual counts |
-| pod-level resources that replace the sum | cpu, memory | cpu, memory, hugepages-* |
-| overhead | ignored | added |
+| | LimitRange | ResourceQuota | scheduler |
+|---|---|---|---|
+| in-place resize (status, allocated) | ignored | the larger of desired and actual counts | the same |
+| pod-level resources that replace the sum | cpu, memory | cpu, memory, hugepages-* | the same |
+| in-place resize at pod level | ignored | ignored | the larger of desired and actual counts |
+| overhead | ignored | added | added |
 
-Source: Kubernetes 1.36, LimitRanger and the pod evaluator of ResourceQuota.
+Source: Kubernetes 1.36, LimitRanger, the pod evaluator of ResourceQuota, the scheduler's PodInfo.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from admission.objects import Container, ContainerStatus, Pod, ResourceRequirements
-from admission.quantity import Quantity
+from admission.quantity import ZERO, Quantity
 from admission.resource_lists import EMPTY, ResourceList, add_into, max_into
 
 SIDECAR = "Always"
 HUGEPAGES = "hugepages-"
+FINISHED = frozenset(("Failed", "Succeeded"))
 
 _Choose = Callable[[ResourceRequirements], "ResourceList | None"]
 _Amounts = Callable[[Container], ResourceList]
@@ -41,21 +43,35 @@ def is_sidecar(container: Container) -> bool:
     return container.restart_policy == SIDECAR
 
 
+def is_finished(pod: Pod) -> bool:
+    """Whether the pod has come to its end and holds nothing any more."""
+    return pod.status is not None and pod.status.phase in FINISHED
+
+
 def limit_range_totals(pod: Pod) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
     """The pod's total requests and total limits, as LimitRange bounds of type Pod see them."""
     totals = []
     for choose in (requests_of, limits_of):
         amounts = _stated(choose)
         total = _sum_containers(pod, amounts, amounts)
-        _replace_by_pod_level(total, pod, choose, hugepages=False)
+        total.update(_pod_level(pod, choose, hugepages=False))
         totals.append(total)
     return totals[0], totals[1]
 
 
 def quota_requests(pod: Pod) -> dict[str, Quantity]:
     """The pod's total requests as ResourceQuota counts them, overhead included."""
+    return _requests(pod, _pod_level(pod, requests_of, hugepages=True))
+
+
+def scheduler_requests(pod: Pod) -> dict[str, Quantity]:
+    """The pod's total requests as the scheduler counts them on a node, overhead included."""
+    return _requests(pod, _held_at_pod_level(pod))
+
+
+def _requests(pod: Pod, pod_level: ResourceList) -> dict[str, Quantity]:
     total = _sum_containers(pod, _effective(pod, requests_of), _stated(requests_of))
-    _replace_by_pod_level(total, pod, requests_of, hugepages=True)
+    total.update(pod_level)
     if pod.spec and pod.spec.overhead:
         add_into(total, pod.spec.overhead)
     return total
@@ -64,7 +80,7 @@ def quota_requests(pod: Pod) -> dict[str, Quantity]:
 def quota_limits(pod: Pod) -> dict[str, Quantity]:
     """The pod's total limits as ResourceQuota counts them; overhead is added to what is limited at all."""
     total = _sum_containers(pod, _effective(pod, limits_of), _stated(limits_of))
-    _replace_by_pod_level(total, pod, limits_of, hugepages=True)
+    total.update(_pod_level(pod, limits_of, hugepages=True))
     if pod.spec and pod.spec.overhead:
         for name, amount in pod.spec.overhead.items():
             if total.get(name):
@@ -117,10 +133,23 @@ def _sum_containers(pod: Pod, running: _Amounts, starting: _Amounts) -> dict[str
     return total
 
 
-def _replace_by_pod_level(total: dict[str, Quantity], pod: Pod, choose: _Choose, *, hugepages: bool) -> None:
+def _pod_level(pod: Pod, choose: _Choose, *, hugepages: bool) -> ResourceList:
+    """What the pod states as a whole, which replaces the sum of its containers."""
     resources = pod.spec.resources if pod.spec else None
     amounts = (choose(resources) if resources else None) or EMPTY
-    total.update({name: amounts[name] for name in amounts if _counts_at_pod_level(name, hugepages=hugepages)})
+    return {name: amounts[name] for name in amounts if _counts_at_pod_level(name, hugepages=hugepages)}
+
+
+def _held_at_pod_level(pod: Pod) -> ResourceList:
+    """What the pod states as a whole, while an in-place resize of that may be under way."""
+    stated = _pod_level(pod, requests_of, hugepages=True)
+    status = pod.status
+    if not stated or status is None or status.resources is None:
+        return stated
+    held: dict[str, Quantity] = {} if _resize_is_infeasible(pod) else dict(stated)
+    max_into(held, requests_of(status.resources) or EMPTY)
+    max_into(held, status.allocated_resources or EMPTY)
+    return {name: held.get(name, ZERO) for name in stated}
 
 
 def _effective(pod: Pod, choose: _Choose) -> _Amounts:

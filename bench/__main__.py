@@ -1,4 +1,4 @@
-"""`python -m bench [NAME...]`: decision, server, start; and with options `throughput`, `scale`, `profile`."""
+"""`python -m bench [NAME...]`: decision, throttles, server, start; `throughput`, `scale`, `profile` have options."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 import sys
 from importlib import import_module
 
-NAMES = ("decision", "server", "start")
+NAMES = ("decision", "throttles", "server", "start")
 WITH_CONTROL_PLANE = ("throughput", "scale", "profile")
 
 

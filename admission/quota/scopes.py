@@ -14,7 +14,7 @@ from typing import Final
 
 from admission.objects import ResourceQuotaSpec, ScopeRequirement
 from admission.quota.observed import Facts, PodFacts, VolumeClaimFacts
-from admission.selectors import is_label_value
+from admission.selectors import OPERATORS, values_problem
 
 TERMINATING: Final = "Terminating"
 NOT_TERMINATING: Final = "NotTerminating"
@@ -35,7 +35,6 @@ _POD_SCOPES: Final[Mapping[str, Callable[[PodFacts], bool]]] = {
     NOT_BEST_EFFORT: lambda pod: not pod.best_effort,
     CROSS_NAMESPACE_AFFINITY: lambda pod: pod.cross_namespace_affinity,
 }
-OPERATORS: Final = frozenset(("In", "NotIn", "Exists", "DoesNotExist"))
 
 
 @dataclass(frozen=True)
@@ -88,12 +87,8 @@ class Scope:
             return None
         if self.operator not in OPERATORS:
             return f'"{self.operator}" is not a valid scope selector operator: scope {self} matches nothing'
-        if self.operator == "DoesNotExist" and self.values:
-            return f"scope {self} takes no values: operator DoesNotExist"
-        if self.operator in ("In", "NotIn") and not self.values:
-            return f"scope {self} needs at least one value"
-        invalid = next((value for value in self.values if not is_label_value(value)), None)
-        return None if invalid is None else f'scope {self}: "{invalid}" is not a valid label value'
+        problem = values_problem(self.operator, self.values)
+        return None if problem is None else f"scope {self}: {problem}"
 
 
 def scopes_of(spec: ResourceQuotaSpec | None) -> tuple[Scope, ...]:

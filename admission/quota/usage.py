@@ -11,7 +11,7 @@ from typing import Final
 from admission import objects
 from admission.errors import BadCall
 from admission.objects import ObjectMeta, Pod, Service, VolumeClaim
-from admission.pods import HUGEPAGES, quota_limits, quota_requests
+from admission.pods import HUGEPAGES, is_finished, quota_limits, quota_requests
 from admission.quantity import ONE, ZERO, Quantity
 from admission.quota.names import (
     CLASS_CLAIMS,
@@ -27,14 +27,13 @@ from admission.quota.observed import COUNT_PODS, Observed, PodFacts, VolumeClaim
 from admission.selectors import is_qualified_name
 
 _COMPUTE: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
-_FINISHED: Final = frozenset(("Failed", "Succeeded"))
 _BETA_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 
 def observe_pod(pod: Pod) -> Observed:
     """A pod. A finished one counts as `count/pods` alone."""
     usage = {COUNT_PODS: ONE}
-    if not (pod.status and pod.status.phase in _FINISHED):
+    if not is_finished(pod):
         usage["pods"] = ONE
         usage.update(_compute_usage(pod))
     claim = pod.status.extended_resource_claim_status if pod.status else None

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admission.pods import limit_range_totals, pod_level_names, quota_limits, quota_requests
+from admission.pods import (
+    is_finished,
+    limit_range_totals,
+    pod_level_names,
+    quota_limits,
+    quota_requests,
+    scheduler_requests,
+)
 from admission.quantity import Quantity
 from tests.unit.helpers import amounts, pod, printed, requirements, table, texts
 
@@ -201,6 +208,50 @@ def test_pod_level_values_in_status_are_ignored():
     assert counted("a: cpu 1/1; pod: cpu 2/2", status) == ({"cpu": "2"}, {"cpu": "2"})
 
 
+# -- as the scheduler counts them
+
+
+@pytest.mark.parametrize(("line", "requests", "limits"), table(SUMS))
+def test_the_scheduler_counts_requests_as_a_quota_does(line, requests, limits):
+    assert printed(scheduler_requests(pod(line))) == texts(requests)
+
+
+POD_LEVEL_RESIZES = """
+cpu 2/-            | cpu 1/-    |       |            | cpu=2
+cpu 2/-            | cpu 3/-    |       |            | cpu=3
+cpu 2/-            | cpu 3/-    | cpu=4 |            | cpu=4
+cpu 2/-            | cpu 1/-    |       | infeasible | cpu=1
+cpu 2/-            | cpu 1/-    | cpu=4 | infeasible | cpu=4
+cpu 2/-            | memory 1/- |       |            | cpu=2
+cpu 2/-            | memory 1/- |       | infeasible | cpu=0
+memory 1Gi/-       | cpu 9/-    | cpu=9 |            | cpu=1 memory=1Gi
+cpu -/4            | cpu 9/-    |       |            | cpu=1
+"""
+
+
+@pytest.mark.parametrize(("level", "actual", "allocated", "infeasible", "requests"), table(POD_LEVEL_RESIZES))
+def test_during_a_resize_at_pod_level_the_scheduler_counts_desired_and_actual(
+    level, actual, allocated, infeasible, requests
+):
+    conditions = INFEASIBLE if infeasible else []
+    status = {"resources": requirements(actual), "allocatedResources": texts(allocated), "conditions": conditions}
+    assert printed(scheduler_requests(pod(f"a: cpu 1/-; pod: {level}", status=status))) == texts(requests)
+
+
+def test_allocated_resources_alone_say_nothing_at_pod_level():
+    resized_pod = pod("a; pod: cpu 2/-", status={"allocatedResources": {"cpu": "9"}})
+    assert printed(scheduler_requests(resized_pod)) == {"cpu": "2"}
+
+
+@pytest.mark.parametrize(
+    ("phase", "finished"),
+    [("Succeeded", True), ("Failed", True), ("Running", False), ("Pending", False), ("Unknown", False), (None, False)],
+)
+def test_a_pod_is_finished_when_it_succeeded_or_failed(phase, finished):
+    assert is_finished(pod("a", status={"phase": phase})) is finished
+    assert not is_finished(pod("a"))
+
+
 def test_the_names_that_count_at_pod_level():
     stated = pod("a; pod: cpu 1/2, memory -/1Gi, hugepages-1Gi 1Gi/1Gi, ephemeral-storage 1/1, example.com/gpu 1/1")
     assert set(pod_level_names(stated.spec.resources)) == {"cpu", "memory", "hugepages-1Gi"}
@@ -291,6 +342,7 @@ def test_the_quota_sums_are_the_peaks_of_the_pods_course(apps, inits, pod_reques
 def test_without_pod_level_overhead_or_status_both_count_the_same(apps, inits):
     stated = document(apps, inits)
     assert limit_range_totals(stated) == (quota_requests(stated), quota_limits(stated))
+    assert scheduler_requests(stated) == quota_requests(stated)
 
 
 def test_sums_do_not_change_the_pod():
