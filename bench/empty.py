@@ -27,8 +27,9 @@ class EmptyService:
         def readyz() -> str:
             return "ok"
 
-    def drain(self) -> None:
+    def drain(self) -> bool:
         """Nothing to say."""
+        return False
 
     def stop(self) -> None:
         """Nothing to finish."""

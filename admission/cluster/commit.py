@@ -35,7 +35,7 @@ MAX_ATTEMPTS: Final = 20
 """How often a batch is judged and written before it is given up."""
 FIRST_PAUSE: Final = 0.004
 LONGEST_PAUSE: Final = 0.1
-SHORTEST_CALL: Final = 0.25
+SHORTEST_CALL: Final = 0.1
 """Seconds that a call to the API server is given, however little is left."""
 
 FEW: Final = 100
@@ -386,7 +386,8 @@ class Batch:
         for _ in range(2):
             if not any(request.denied is not None and request.written for request in requests):
                 return
-            if self._read(requests) and self._write(self._judge(requests), requests):
+            # Nobody is kept waiting for it: what cannot be taken back now ends by itself in a minute.
+            if not self._read(requests) or self._write(self._judge(requests), requests):
                 return
 
 

@@ -125,7 +125,7 @@ def test_neither_is_ever_refused_for_lack_of_a_right(control_plane: ControlPlane
 
     controller.wait_until(lambda: used().keys() == hard.keys(), 30)
     for replica in (*rig.servers, controller):
-        refused = [line for line in replica.log_file.read_text().splitlines() if "403" in line or "cannot " in line]
+        refused = [line for line in replica.log_file.read_text().splitlines() if "403 " in line or "cannot " in line]
         assert refused == []
 
 
