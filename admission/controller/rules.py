@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from admission.cluster.accounting import CONFIGURATION, MODE_ANNOTATION, REASON_ANNOTATION
 from admission.kinds import Resource
 from admission.ledger.annotation import ANNOTATION
 from admission.quota.names import IGNORED_KINDS, PODS, RESOURCE_CLAIMS, SERVICES, VOLUME_CLAIMS
@@ -24,7 +25,7 @@ from admission.quota.names import IGNORED_KINDS, PODS, RESOURCE_CLAIMS, SERVICES
 Json = dict[str, Any]
 FailurePolicy = Literal["Fail", "Ignore"]
 
-NAME: Final = "quota-admission"
+NAME: Final = CONFIGURATION
 """The name of both configurations."""
 DEFAULTS: Final = "defaults.quota-admission.dev"
 ENFORCE: Final = "enforce.quota-admission.dev"
@@ -32,9 +33,9 @@ GUARD: Final = "guard.quota-admission.dev"
 MUTATE_PATH: Final = "/mutate"
 VALIDATE_PATH: Final = "/validate"
 
-ACCOUNTING: Final = "quota-admission.dev/accounting"
+ACCOUNTING: Final = MODE_ANNOTATION
 """Annotation of the validating configuration: who writes the usage of quotas, `webhook` or `apiserver`."""
-ACCOUNTING_REASON: Final = "quota-admission.dev/accounting-reason"
+ACCOUNTING_REASON: Final = REASON_ANNOTATION
 
 LABELS: Final = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/managed-by": NAME}
 
